@@ -1,0 +1,1 @@
+"""The experiments of the paper, as command lines on top of the library."""

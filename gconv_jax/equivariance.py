@@ -1,0 +1,187 @@
+"""How far a function is from commuting with rotation (section "Testing equivariance")."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from gconv_jax import _checks
+from gconv_jax.orientations import act
+from gconv_jax.rotation import rotate
+
+
+def equivariance_error(
+    fn: Callable[[jax.Array], jax.Array],
+    x: ArrayLike,
+    *,
+    orientations: int | None = None,
+    steps: Iterable[int] | None = None,
+    crop: float = 0.25,
+    method: str = "bilinear",
+    sigma: float = 0.5,
+) -> jax.Array:
+    """Measures how much the output of `fn` changes, beyond turning along, when its input turns.
+
+    For each orientation S, with `a_S = fn(rotate(x, S))` turned back by S,
+
+        error(S) = mean over images of  |a_0 - a_S|^2 / (|a_0| |a_S|)
+
+    the paper's squared normalised L2, where the norms are over positions, orientations and
+    channels. Everything goes through the interpolator, S = 0 too, so that its blur cancels. Images
+    with an output of zero at both angles say nothing and are left out; if none is left, the error
+    is NaN.
+
+    Args:
+      fn: maps images `[B, H, W, C]` to a feature map on the group `[B, H', W', G, C']`, which turns
+        back by `act`; or to maps without orientations `[B, H', W', C']`, which turn back by
+        `rotate`; or to vectors `[B, D]`, which should not change at all.
+      x: square images `[B, H, W, C]`.
+      orientations: G, in how many steps the circle is divided; by default that of the feature map,
+        and 8 where there is none.
+      steps: which orientations S to measure, in steps of `2 pi / G`; all, by default.
+      crop: how much of the feature map to leave out on each side, where rotation has brought in
+        zeros; a fraction of its size.
+      method: how to interpolate, see `rotate`.
+      sigma: width of the Gaussian in pixels, see `rotate`.
+
+    Returns:
+      One error for each of `steps`: `[G]` by default.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, gconv_jax as gj
+      >>> x = jax.random.normal(jax.random.key(0), (2, 8, 8, 1))
+      >>> mean = lambda x: x.mean(axis=(1, 2))  # invariant to quarter turns: steps 2, 4, 6 of 8
+      >>> bool(jnp.all(gj.equivariance_error(mean, x, steps=(2, 4, 6)) < 1e-10))
+      True
+      >>> corner = lambda x: x[:, 0, 0]
+      >>> bool(jnp.all(gj.equivariance_error(corner, x, steps=(2, 4, 6)) > 0.1))
+      True
+
+    """
+    _, errors = _errors(
+        fn, x, orientations, range if steps is None else steps, crop, method=method, sigma=sigma
+    )
+    return jnp.stack(list(errors.values()))
+
+
+def assert_equivariant(
+    fn: Callable[[jax.Array], jax.Array],
+    x: ArrayLike,
+    *,
+    tolerance: float = 1e-5,
+    orientations: int | None = None,
+    steps: Iterable[int] | None = None,
+    crop: float = 0.0,
+    method: str = "bilinear",
+    sigma: float = 0.5,
+) -> None:
+    """Raises `AssertionError` unless `fn` commutes with rotation: a check for your own layers.
+
+    Compares the relative L2 error, the square root of `equivariance_error`, with `tolerance`.
+    Quarter turns, the default, are exact on the pixel grid: there a function has the symmetry to
+    rounding, or it does not have it. At other angles choose a tolerance that you have measured,
+    and crop the borders.
+
+    Args:
+      fn: maps images `[B, H, W, C]` to `[B, H', W', G, C']`, `[B, H', W', C']` or `[B, D]`, see
+        `equivariance_error`.
+      x: square images `[B, H, W, C]`. Take random ones: symmetric images prove nothing.
+      tolerance: the largest relative error that passes.
+      orientations: G, see `equivariance_error`.
+      steps: which orientations to check, in steps of `2 pi / G`; the quarter turns, by default.
+      crop: how much of the feature map to leave out on each side, a fraction of its size.
+      method: how to interpolate, see `rotate`.
+      sigma: width of the Gaussian in pixels, see `rotate`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, gconv_jax as gj
+      >>> x = jax.random.normal(jax.random.key(0), (2, 8, 8, 1))
+      >>> gj.assert_equivariant(lambda x: x.mean(axis=(1, 2)), x)
+      >>> gj.assert_equivariant(lambda x: x[:, 0, 0], x)
+      Traceback (most recent call last):
+        ...
+      AssertionError: ...
+
+    """
+    chosen = _quarter_turns if steps is None else steps
+    g, errors = _errors(fn, x, orientations, chosen, crop, method=method, sigma=sigma)
+    relative = {step: math.sqrt(error) for step, error in errors.items()}
+    worst = max(relative, key=lambda step: (math.isnan(relative[step]), relative[step]))
+    if not relative[worst] <= tolerance:
+        nothing = "; nan means zero or not finite" if math.isnan(relative[worst]) else ""
+        raise AssertionError(
+            f"fn is not equivariant: turned by {360 * worst / g:g} degrees (step {worst} of {g}) "
+            f"its output is off by {relative[worst]:.2g} in relative L2{nothing}; the tolerance is "
+            f"{tolerance:g}, and this is the worst of {len(relative)} angles."
+        )
+
+
+def _quarter_turns(g: int) -> Iterable[int]:
+    return range(g // 4, g, g // 4)
+
+
+def _errors(
+    fn: Callable[[jax.Array], jax.Array],
+    x: ArrayLike,
+    orientations: int | None,
+    steps: Iterable[int] | Callable[[int], Iterable[int]],
+    crop: float,
+    **interpolator: Any,
+) -> tuple[int, dict[int, jax.Array]]:
+    """Returns G, and the error for each of `steps` (or of `steps(G)`)."""
+    x = _checks.as_floating("x", x, "[B, H, W, C]")
+    if x.shape[1] != x.shape[2]:
+        raise ValueError(f"x must be square images, but got shape {x.shape}.")
+    if not 0 <= crop < 0.5:
+        raise ValueError(f"crop must be at least 0 and less than 0.5, but got {crop!r}.")
+    upright = jnp.asarray(fn(rotate(x, 0, **interpolator)))
+    g = _count_orientations(upright, orientations)
+
+    def turn_back(a: jax.Array, step: int) -> jax.Array:
+        if a.ndim == 2:
+            return a
+        if a.ndim == 4:
+            a = rotate(a, -2 * np.pi * step / g, **interpolator)
+        else:
+            a = act(a, -step, **interpolator)
+        margin = int(crop * a.shape[1])
+        return a[:, margin : a.shape[1] - margin, margin : a.shape[2] - margin]
+
+    a_0 = turn_back(upright, 0)
+    errors = {}
+    for step in steps(g) if callable(steps) else steps:
+        a_s = turn_back(jnp.asarray(fn(rotate(x, 2 * np.pi * step / g, **interpolator))), step)
+        errors[step] = _normalised_distance(a_0, a_s)
+    return g, errors
+
+
+def _count_orientations(output: jax.Array, orientations: int | None) -> int:
+    if output.ndim not in (2, 4, 5):
+        raise ValueError(
+            "fn must return [B, H, W, G, C], [B, H, W, C] or [B, D], "
+            f"but its output has shape {output.shape}."
+        )
+    if orientations is None:
+        return output.shape[-2] if output.ndim == 5 else 8
+    _checks.check_positive_int("orientations", orientations)
+    _checks.check_orientations("orientations", orientations)
+    if output.ndim == 5 and output.shape[-2] != orientations:
+        raise ValueError(
+            f"orientations must be that of the output of fn, {output.shape[-2]} (shape "
+            f"{output.shape}), but got {orientations}; leave it out."
+        )
+    return orientations
+
+
+def _normalised_distance(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Returns the mean over images, where there is anything, of `|a - b|^2 / (|a| |b|)`."""
+    dtype = jnp.promote_types(a.dtype, jnp.float32)
+    a, b = (v.astype(dtype).reshape(len(v), -1) for v in (a, b))
+    distance = ((a - b) ** 2).sum(axis=1)
+    scale = jnp.linalg.norm(a, axis=1) * jnp.linalg.norm(b, axis=1)
+    shown = (distance > 0) | (scale > 0) | jnp.isnan(distance)
+    return jnp.where(shown, distance / scale, 0).sum() / shown.sum()

@@ -1,0 +1,144 @@
+"""Flax layers: they own parameters and call the functions of `conv`."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.typing import ArrayLike, DTypeLike
+
+from gconv_jax import _checks
+from gconv_jax.conv import group_conv, lift_conv
+from gconv_jax.correlate import Padding
+
+
+def variance_preserving(
+    key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32
+) -> jax.Array:
+    """He's initialisation for coefficients `[..., C_out]`: every other axis counts as fan-in.
+
+    The squared norm of a filter is that of its coefficients if the elements are orthonormal, so N
+    takes the place that the number of pixels has in an ordinary convolution.
+    """
+    fan_in = tuple(range(len(shape) - 1))
+    init = nn.initializers.variance_scaling(2.0, "fan_in", "normal", in_axis=fan_in, out_axis=-1)
+    return init(key, shape, dtype)
+
+
+class _BasisConv(nn.Module):
+    """The options that the two layers share."""
+
+    features: int
+    kernel_size: int = 3
+    strides: int = 1
+    padding: Padding = "SAME"
+    use_bias: bool = False
+    dtype: DTypeLike | None = None
+    param_dtype: DTypeLike = jnp.float32
+    coeffs_init: nn.initializers.Initializer = variance_preserving
+
+    def _check_kernel_size(self, basis: jax.Array | None) -> None:
+        k = 1 if basis is None else basis.shape[-1]
+        if k != self.kernel_size:
+            came = "no basis, which is for kernel_size=1" if basis is None else f"{k}x{k} filters"
+            raise ValueError(
+                f"basis must have filters of kernel_size = {self.kernel_size}, but got {came}; "
+                f"make one with make_basis(..., kernel_size={self.kernel_size})."
+            )
+
+    def _coeffs(self, *shape: int) -> jax.Array:
+        coeffs: jax.Array = self.param("coeffs", self.coeffs_init, shape, self.param_dtype)
+        return coeffs
+
+    def _compute_dtype(self, x: jax.Array) -> DTypeLike:
+        return self.dtype or jnp.promote_types(x.dtype, self.param_dtype)
+
+    def _add_bias(self, y: jax.Array) -> jax.Array:
+        """Adds one number a channel, the same at every orientation: a turn does not change it."""
+        if not self.use_bias:
+            return y
+        bias = self.param("bias", nn.initializers.zeros_init(), (self.features,), self.param_dtype)
+        return y + bias.astype(y.dtype).reshape(1, 1, 1, 1, -1)
+
+
+class LiftConv(_BasisConv):
+    """Lifts images to the group: `lift_conv` with learned coefficients `[N, C_in, features]`.
+
+    The first layer of a network. The basis is an argument of the call, not a parameter: it stays
+    as it is while the coefficients learn.
+
+    Attributes:
+      features: number of output channels, each at every orientation.
+      kernel_size: k of the basis.
+      strides: step of the windows. Stride 2 on even sizes breaks the symmetry under quarter turns
+        (see `lift_conv`).
+      padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
+      use_bias: whether to add a bias, one number a channel for all orientations.
+      dtype: to compute in; by default that of the input and the parameters together. Filters are
+        always synthesised in the precision of the parameters.
+      param_dtype: of the parameters.
+      coeffs_init: initialiser of the coefficients; by default it preserves variance for a basis
+        with orthonormal elements.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, gconv_jax as gj
+      >>> images, basis = jnp.ones((2, 8, 8, 3)), gj.make_basis("weiler")
+      >>> layer = gj.LiftConv(features=5)
+      >>> variables = layer.init(jax.random.key(0), images, basis)
+      >>> layer.apply(variables, images, basis).shape  # [B, H, W, G, C]
+      (2, 8, 8, 8, 5)
+
+    """
+
+    @nn.compact
+    def __call__(self, x: ArrayLike, basis: ArrayLike) -> jax.Array:
+        """Maps images `[B, H, W, C_in]`, basis `[G, N, k, k]` to `[B, H', W', G, features]`."""
+        x, basis = _checks.as_floating("x", x, "[B, H, W, C_in]"), _checks.check_basis(basis)
+        self._check_kernel_size(basis)
+        coeffs = self._coeffs(basis.shape[1], x.shape[-1], self.features)
+        x = x.astype(self._compute_dtype(x))
+        return self._add_bias(
+            lift_conv(x, coeffs, basis, strides=self.strides, padding=self.padding)
+        )
+
+
+class GroupConv(_BasisConv):
+    """Convolves on the group: `group_conv` with learned coefficients `[G, N, C_in, features]`.
+
+    With `kernel_size=1` it takes no basis, and has coefficients `[G, C_in, features]`.
+
+    Attributes:
+      features: number of output channels, each at every orientation.
+      kernel_size: k of the basis; 1 for the convolution without one.
+      strides: step of the windows. Stride 2 on even sizes breaks the symmetry under quarter turns
+        (see `group_conv`).
+      padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
+      use_bias: whether to add a bias, one number a channel for all orientations.
+      dtype: to compute in; by default that of the input and the parameters together. Filters are
+        always synthesised in the precision of the parameters.
+      param_dtype: of the parameters.
+      coeffs_init: initialiser of the coefficients; by default it preserves variance for a basis
+        with orthonormal elements.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, gconv_jax as gj
+      >>> y, basis = jnp.ones((2, 8, 8, 8, 5)), gj.make_basis("weiler")
+      >>> layer = gj.GroupConv(features=6)
+      >>> variables = layer.init(jax.random.key(0), y, basis)
+      >>> layer.apply(variables, y, basis).shape  # [B, H, W, G, C]
+      (2, 8, 8, 8, 6)
+
+    """
+
+    @nn.compact
+    def __call__(self, y: ArrayLike, basis: ArrayLike | None = None) -> jax.Array:
+        """Maps `[B, H, W, G, C_in]`, basis `[G, N, k, k]` to `[B, H', W', G, features]`."""
+        y = _checks.as_floating("y", y, "[B, H, W, G, C_in]")
+        basis = None if basis is None else _checks.check_basis(basis)
+        self._check_kernel_size(basis)
+        elements = () if basis is None else basis.shape[1:2]
+        coeffs = self._coeffs(y.shape[-2], *elements, y.shape[-1], self.features)
+        y = y.astype(self._compute_dtype(y))
+        return self._add_bias(
+            group_conv(y, coeffs, basis, strides=self.strides, padding=self.padding)
+        )

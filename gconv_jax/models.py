@@ -1,0 +1,147 @@
+"""The paper's two networks (appendix, table "Architecture"), alike but for the symmetry.
+
+Nine convolutions, each followed by batch norm and ReLU, with 2x2 max pooling after the third and
+the sixth; then the maximum over all positions (and orientations), and a linear layer.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.typing import ArrayLike, DTypeLike
+
+from gconv_jax import _checks
+from gconv_jax.layers import GroupConv, LiftConv
+
+# Makes and applies one convolution: (x, features, whether it is 1x1, name) -> feature map.
+_Conv = Callable[[jax.Array, int, bool, str], jax.Array]
+
+
+class _NineConvs(nn.Module):
+    num_classes: int = 10
+    widths: tuple[int, int] = (96, 192)
+    dtype: DTypeLike | None = None
+    param_dtype: DTypeLike = jnp.float32
+
+    def _classify(self, images: ArrayLike, conv: _Conv, *, train: bool) -> jax.Array:
+        x = _checks.as_floating("x", images, "[B, H, W, C_in]")
+        if min(x.shape[1:3]) < 4:
+            raise ValueError(
+                f"x must be at least 4 x 4 pixels to be pooled twice, but got shape {x.shape}."
+            )
+        narrow, wide = self.widths
+        features = 3 * [narrow] + 6 * [wide]
+        for i in range(1, 10):
+            x = conv(x, features[i - 1], i > 7, f"conv{i}")
+            norm = nn.BatchNorm(
+                not train,
+                momentum=0.9,
+                dtype=self.dtype,
+                param_dtype=self.param_dtype,
+                name=f"norm{i}",
+            )
+            x = nn.relu(norm(x))
+            if i in (3, 6):
+                window = (2, 2) + (1,) * (x.ndim - 4)  # not over the orientations
+                x = nn.max_pool(x, window, strides=window)
+        x = x.max(axis=tuple(range(1, x.ndim - 1)))  # [B, C]
+        dtype = jnp.promote_types(x.dtype, jnp.float32)
+        return nn.Dense(self.num_classes, dtype=dtype, param_dtype=self.param_dtype, name="head")(x)
+
+
+class AllCNN(_NineConvs):
+    """The translational network: ordinary 3x3 convolutions, 1,414,186 parameters on 3 channels.
+
+    Attributes:
+      num_classes: number of logits.
+      widths: channels of the first three convolutions, and of the other six.
+      dtype: to compute in; by default that of the input and the parameters together.
+      param_dtype: of the parameters.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, gconv_jax as gj
+      >>> net, images = gj.AllCNN(widths=(4, 8)), jnp.ones((2, 8, 8, 3))
+      >>> variables = net.init(jax.random.key(0), images)
+      >>> net.apply(variables, images).shape
+      (2, 10)
+
+    """
+
+    @nn.compact
+    def __call__(self, x: ArrayLike, *, train: bool = False) -> jax.Array:
+        """Maps images `[B, H, W, C]` to logits `[B, num_classes]`.
+
+        With `train=True` batch norm uses the batch's statistics and updates its running ones: pass
+        `mutable=["batch_stats"]` to `apply`.
+        """
+
+        def conv(x: jax.Array, features: int, pointwise: bool, name: str) -> jax.Array:
+            return nn.Conv(
+                features,
+                (1, 1) if pointwise else (3, 3),
+                use_bias=False,
+                dtype=self.dtype,
+                param_dtype=self.param_dtype,
+                name=name,
+            )(x)
+
+        return self._classify(x, conv, train=train)
+
+
+class GroupAllCNN(_NineConvs):
+    """The roto-translational network: 1,360,029 parameters on 3 channels, whatever the G = 8 basis.
+
+    With a basis that is exact at quarter turns its logits do not change when a square image of
+    a size divisible by 4 is turned by a quarter. (Pooling an odd size drops its last row and
+    column, which turns would move elsewhere.)
+
+    The output of every convolution can be captured by name, `conv1` to `conv9`:
+
+        def convs(module, method):
+            return (module.name or "").startswith("conv")
+
+        logits, state = net.apply(
+            variables, images, basis, capture_intermediates=convs, mutable=["intermediates"]
+        )
+        y = state["intermediates"]["conv6"]["__call__"][0]  # [B, H, W, G, C]
+
+    Attributes:
+      num_classes: number of logits.
+      widths: channels, each at every orientation, of the first three convolutions and of the
+        other six.
+      dtype: to compute in; by default that of the input and the parameters together.
+      param_dtype: of the parameters.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, gconv_jax as gj
+      >>> images, basis = jnp.ones((2, 8, 8, 3)), gj.make_basis("weiler")
+      >>> net = gj.GroupAllCNN(widths=(2, 4))
+      >>> variables = net.init(jax.random.key(0), images, basis)
+      >>> net.apply(variables, images, basis).shape
+      (2, 10)
+
+    """
+
+    widths: tuple[int, int] = (33, 67)
+
+    @nn.compact
+    def __call__(self, x: ArrayLike, basis: ArrayLike, *, train: bool = False) -> jax.Array:
+        """Maps images `[B, H, W, C]` and a basis `[G, N, k, k]` to logits `[B, num_classes]`.
+
+        With `train=True` batch norm uses the batch's statistics and updates its running ones: pass
+        `mutable=["batch_stats"]` to `apply`.
+        """
+        basis = _checks.check_basis(basis)
+
+        def conv(x: jax.Array, features: int, pointwise: bool, name: str) -> jax.Array:
+            layer: Callable[..., nn.Module] = LiftConv if x.ndim == 4 else GroupConv
+            return layer(
+                features,
+                1 if pointwise else basis.shape[-1],
+                dtype=self.dtype,
+                param_dtype=self.param_dtype,
+                name=name,
+            )(x, None if pointwise else basis)
+
+        return self._classify(x, conv, train=train)
