@@ -4,15 +4,14 @@ A filter is coefficients times a basis, and its rotation by `R` keeps the coeffi
 the basis: `R[psi] = sum_i coeffs_i e[R, i]`. So a whole group convolution is an ordinary one with
 a bank of such filters, which `filter_bank` makes.
 
-The convolutions commute with quarter turns exactly when the basis does, the images are square and
-the windows lie symmetrically on them:
+The convolutions commute with quarter turns if the basis is exact there, the images are square and
+the windows lie symmetrically on them. Stride 1 always keeps this symmetry. For stride s, size H:
 
-| keeps the symmetry | breaks it |
-|---|---|
-| stride 1, any size | |
-| `"SAME"`, stride s, when s divides H - 1 (stride 2: odd sizes) | stride 2 on even sizes |
-| `"VALID"`, stride s, when s divides H - k | otherwise |
-| 2x2 max pooling with stride 2 on even sizes | on odd sizes |
+- `"SAME"` keeps it if the padding it takes, `(ceil(H / s) - 1) s + k - H`, is even and not
+  negative. With stride 2 that means **odd sizes; even sizes break the symmetry**.
+- `"VALID"` keeps it if s divides `H - k`.
+
+Between convolutions, 2x2 max pooling with stride 2 keeps it on **even sizes; odd sizes break it**.
 """
 
 import operator
@@ -81,8 +80,9 @@ def lift_conv(
 
     With a basis that is exact at quarter turns, on square images,
     `lift_conv(rotate(x, pi / 2)) == act(lift_conv(x), G // 4)`. Strides other than 1 keep this only
-    where the windows lie symmetrically: `"SAME"` when `strides` divides `H - 1` (stride 2 on odd
-    sizes; **even sizes break it**), `"VALID"` when it divides `H - k`.
+    where the windows lie symmetrically. Stride 2 does with `"SAME"` on odd sizes, and with
+    `"VALID"` where 2 divides `H - k`; **`"SAME"` with stride 2 on even sizes breaks it**. So does
+    2x2 pooling of odd sizes.
 
     Args:
       x: images `[B, H, W, C_in]`, floating-point.
@@ -125,8 +125,9 @@ def group_conv(
 
     With a basis that is exact at quarter turns, on square maps,
     `group_conv(act(y, G // 4)) == act(group_conv(y), G // 4)`. Strides other than 1 keep this only
-    where the windows lie symmetrically: `"SAME"` when `strides` divides `H - 1` (stride 2 on odd
-    sizes; **even sizes break it**), `"VALID"` when it divides `H - k`.
+    where the windows lie symmetrically. Stride 2 does with `"SAME"` on odd sizes, and with
+    `"VALID"` where 2 divides `H - k`; **`"SAME"` with stride 2 on even sizes breaks it**. So does
+    2x2 pooling of odd sizes.
 
     Args:
       y: feature map `[B, H, W, G, C_in]`, floating-point.

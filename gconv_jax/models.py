@@ -51,7 +51,7 @@ class _NineConvs(nn.Module):
 
 
 class AllCNN(_NineConvs):
-    """The translational network: ordinary 3x3 convolutions, 1,414,186 parameters on 3 channels.
+    """The translational network: ordinary 3x3 convolutions, 1,408,234 parameters on 3 channels.
 
     Attributes:
       num_classes: number of logits.
