@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from gconv_jax import _checks
+from gconv_jax._dtypes import sum_dtype
 from gconv_jax.correlate import Padding, correlate
 
 
@@ -196,7 +197,7 @@ def _group_bank(coeffs: jax.Array, basis: jax.Array | None) -> jax.Array:
 
 def _combine(axes: str, coeffs: jax.Array, basis: jax.Array) -> jax.Array:
     """Sums coefficients times basis over i, in float32 or better also on a TPU."""
-    dtype = jnp.promote_types(jnp.promote_types(coeffs.dtype, basis.dtype), jnp.float32)
+    dtype = sum_dtype(coeffs.dtype, basis.dtype)
     coeffs, basis = coeffs.astype(dtype), basis.astype(dtype)
     return jnp.einsum(axes, coeffs, basis, precision=jax.lax.Precision.HIGHEST)
 

@@ -1,8 +1,9 @@
 """How a filter bank meets a feature map: the one place that names a convolution primitive."""
 
 import jax
-import jax.numpy as jnp
 from jax import lax
+
+from gconv_jax._dtypes import sum_dtype
 
 Padding = str | tuple[tuple[int, int], tuple[int, int]]
 
@@ -18,5 +19,5 @@ def correlate(x: jax.Array, kernel: jax.Array, strides: int, padding: Padding) -
         window_strides=(strides, strides),
         padding=padding,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        preferred_element_type=jnp.promote_types(x.dtype, jnp.float32),
+        preferred_element_type=sum_dtype(x.dtype),
     ).astype(x.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gconv_jax import _checks
+from gconv_jax._dtypes import sum_dtype
 from gconv_jax.orientations import act
 from gconv_jax.rotation import rotate
 
@@ -179,9 +180,10 @@ def _count_orientations(output: jax.Array, orientations: int | None) -> int:
 
 def _normalised_distance(a: jax.Array, b: jax.Array) -> jax.Array:
     """Returns the mean over images, where there is anything, of `|a - b|^2 / (|a| |b|)`."""
-    dtype = jnp.promote_types(a.dtype, jnp.float32)
+    dtype = sum_dtype(a.dtype)
     a, b = (v.astype(dtype).reshape(len(v), -1) for v in (a, b))
-    distance = ((a - b) ** 2).sum(axis=1)
-    scale = jnp.linalg.norm(a, axis=1) * jnp.linalg.norm(b, axis=1)
-    shown = (distance > 0) | (scale > 0) | jnp.isnan(distance)
-    return jnp.where(shown, distance / scale, 0).sum() / shown.sum()
+    distance, *squares = ((v**2).sum(axis=1) for v in (a - b, a, b))
+    shown = (squares[0] != 0) | (squares[1] != 0)
+    # Where nothing is shown, divide by 1: a division by zero would spoil the gradient of the rest.
+    norms = [jnp.sqrt(jnp.where(shown, square, 1)) for square in squares]
+    return (distance / (norms[0] * norms[1])).mean(where=shown)

@@ -12,6 +12,7 @@ from flax import linen as nn
 from jax.typing import ArrayLike, DTypeLike
 
 from gconv_jax import _checks
+from gconv_jax._dtypes import sum_dtype
 from gconv_jax.layers import GroupConv, LiftConv
 
 # Makes and applies one convolution: (x, features, whether it is 1x1, name) -> feature map.
@@ -46,8 +47,10 @@ class _NineConvs(nn.Module):
                 window = (2, 2) + (1,) * (x.ndim - 4)  # not over the orientations
                 x = nn.max_pool(x, window, strides=window)
         x = x.max(axis=tuple(range(1, x.ndim - 1)))  # [B, C]
-        dtype = jnp.promote_types(x.dtype, jnp.float32)
-        return nn.Dense(self.num_classes, dtype=dtype, param_dtype=self.param_dtype, name="head")(x)
+        head = nn.Dense(
+            self.num_classes, dtype=sum_dtype(x.dtype), param_dtype=self.param_dtype, name="head"
+        )
+        return head(x)
 
 
 class AllCNN(_NineConvs):

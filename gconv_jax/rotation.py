@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from gconv_jax import _checks
+from gconv_jax._dtypes import sum_dtype
 
 METHODS = ("bilinear", "gaussian")
 
@@ -83,7 +84,7 @@ def _split(angle: Any) -> tuple[Any, Any]:
     """Returns whole quarter turns in 0..3 and the remainder in radians, [-pi/4, pi/4)."""
     # An angle that is known is split in float64 by NumPy: 3 * pi / 2 has no remainder there.
     xp: ModuleType = jnp if isinstance(angle, jax.Array) else np
-    angle = angle.astype(jnp.promote_types(angle.dtype, jnp.float32))
+    angle = angle.astype(sum_dtype(angle.dtype))
     resolution = 4 * jnp.finfo(angle.dtype).eps * xp.maximum(1, abs(angle))
     turns = xp.floor((angle + resolution) / (np.pi / 2) + 0.5)
     remainder = (angle - turns * _HALF_PI_HIGH) - turns * _HALF_PI_LOW
@@ -101,7 +102,7 @@ def _rotate(
         one = partial(_rotate, sigma=sigma, method=method)
         return jax.vmap(one)(x, turns, remainder)
     *_, h, w, c = x.shape
-    dtype = jnp.promote_types(x.dtype, jnp.float32)
+    dtype = sum_dtype(x.dtype)
     pixels = x.reshape(*x.shape[:-3], h * w, c)
     (rows, row_weights), (columns, column_weights) = (
         _window(coordinate, size, method, sigma)

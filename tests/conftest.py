@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+import textwrap
+
 import jax
 import numpy as np
 import pytest
@@ -19,3 +24,22 @@ def rng():
 def x64():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="session")
+def run_python():
+    """Runs a script in a fresh interpreter where warnings are errors; returns what it printed."""
+
+    def run(script, *arguments, python=sys.executable, cwd=None, **environment):
+        done = subprocess.run(
+            [python, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
+            env=os.environ | environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
