@@ -1,5 +1,6 @@
 """Rotation-equivariant convolutions in JAX: filters are coefficients times a basis that rotates."""
 
+from gconv_jax import data
 from gconv_jax.bases import make_basis
 from gconv_jax.conv import filter_bank, group_conv, lift_conv
 from gconv_jax.equivariance import assert_equivariant, equivariance_error
@@ -17,6 +18,7 @@ __all__ = [
     "LiftConv",
     "act",
     "assert_equivariant",
+    "data",
     "equivariance_error",
     "filter_bank",
     "group_conv",
