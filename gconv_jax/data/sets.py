@@ -66,8 +66,17 @@ _CIFAR10 = ImageSet(
     name="cifar10",
     title="CIFAR-10",
     shape=(32, 32, 3),
-    class_names=tuple(
-        ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    class_names=(
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
     ),
     sizes={"train": 50_000, "test": 10_000},
     held_out=5_000,
