@@ -14,8 +14,8 @@ from jax.typing import ArrayLike
 from gconv_jax import _checks
 from gconv_jax.rotation import rotate
 
-# How many angles there are, evenly spread; "full" has them all.
-_STEPS = {"none": 1, "90": 4, "45": 8, "full": 0}
+# How many angles there are, evenly spread; a random word has 32 bits.
+_STEPS = {"none": 1, "90": 4, "45": 8, "full": 2**32}
 ROTATIONS = tuple(_STEPS)
 
 
@@ -93,9 +93,9 @@ def normalise(images: ArrayLike, *, mean: ArrayLike, std: ArrayLike) -> jax.Arra
 
     Example:
       >>> import gconv_jax as gj, numpy as np
-      >>> image = np.full((1, 2, 2, 1), 255, np.uint8)
-      >>> print(gj.data.normalise(image, mean=[0.5], std=[0.25])[0, 0, 0])
-      [2.]
+      >>> black = np.zeros((1, 2, 2, 1), np.uint8)
+      >>> print(gj.data.normalise(black, mean=[0.5], std=[0.25])[0, 0, 0])
+      [-2.]
 
     """
     images = _check_images(images)
@@ -180,7 +180,8 @@ def _per_channel(name: str, values: ArrayLike, images: jax.Array) -> jax.Array:
 
 @jax.jit
 def _normalise(images: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:
-    return (images.astype(jnp.float32) / 255 - mean) / std
+    per_channel = (None, None, None, slice(None))
+    return (images.astype(jnp.float32) / 255 - mean[per_channel]) / std[per_channel]
 
 
 @partial(jax.jit, static_argnames=("flip", "translate", "rotation"))
@@ -198,8 +199,8 @@ def _augment(
     words = jax.vmap(lambda key: jax.random.bits(key, (4,)))(keys)  # uint32 [B, 4]
     if rotation != "none":
         steps = _STEPS[rotation]
-        turn = (words[:, 0] % steps) / steps if steps else words[:, 0] / 2.0**32
-        x = rotate(x, 2 * jnp.pi * turn.astype(jnp.float32))
+        turn = (words[:, 0] % steps if steps < 2**32 else words[:, 0]).astype(jnp.float32)
+        x = rotate(x, 2 * jnp.pi / steps * turn)
     if flip or translate:
         span = 2 * translate + 1
         down = (words[:, 1] % span).astype(jnp.int32) - translate
@@ -213,7 +214,7 @@ def _move(x: jax.Array, down: jax.Array, right: jax.Array, mirrored: jax.Array) 
     """Mirrors one image `[H, W, C]` if told to, then moves it; what comes in is zero."""
     h, w, _ = x.shape
     rows, columns = jnp.arange(h) - down, jnp.arange(w) - right
-    inside = ((rows >= 0) & (rows < h))[:, None] & ((columns >= 0) & (columns < w))
+    inside = ((rows >= 0) & (rows < h))[:, None] & ((columns >= 0) & (columns < w))[None]
     columns = jnp.where(mirrored, w - 1 - columns, columns)
-    taken = x[jnp.clip(rows, 0, h - 1)[:, None], jnp.clip(columns, 0, w - 1)]  # [H, W, C]
+    taken = x[jnp.clip(rows, 0, h - 1)[:, None], jnp.clip(columns, 0, w - 1)[None]]  # [H, W, C]
     return jnp.where(inside[..., None], taken, 0)

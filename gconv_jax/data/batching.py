@@ -1,15 +1,15 @@
 """Which images make which batch, and how they reach the device.
 
-A `Plan` is arithmetic alone: the images of batch `(epoch, step)` follow from the seed, so a run goes
-on where it stopped, and each process computes its own part of the same batch. `feed` brings the
-batches of a plan to the device.
+A `Plan` is arithmetic alone: the images of batch `(epoch, step)` follow from the seed. So a run
+goes on where it stopped, and each process computes its own part of the same batch. `feed` brings
+the batches of a plan to the device.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache, partial
 from itertools import count
 from typing import NamedTuple
 
@@ -74,6 +74,7 @@ class Plan:
 
     n: int
     batch_size: int
+    _: KW_ONLY
     seed: int | None = None
     last: str = "drop"
     process: int = 0
@@ -152,7 +153,7 @@ def _order(n: int, seed: int | None, epoch: int) -> np.ndarray:
     return order
 
 
-def fits(data: Images, device: jax.Device | None = None) -> bool:
+def fits(data: Images, *, device: jax.Device | None = None) -> bool:
     """Tells whether a set can live on a device for good, in a quarter of its memory.
 
     Args:
@@ -178,7 +179,7 @@ def feed(
     data: Images,
     plan: Plan,
     *,
-    start: Position = Position(0, 0),
+    start: tuple[int, int] = (0, 0),
     epochs: int | None = 1,
     resident: bool | None = None,
     device: jax.Device | jax.sharding.Sharding | None = None,
@@ -217,11 +218,11 @@ def feed(
         raise ValueError(
             f"plan must be for the {len(data.labels)} images of data, but it is for {plan.n}."
         )
-    start = Position(*start)
-    plan.batch(epoch=start.epoch, step=start.step)  # refuses a start that is out of range
+    first = Position(*start)
+    plan.batch(epoch=first.epoch, step=first.step)  # refuses a start that is out of range
     resident = fits(data) if resident is None else resident
     make = _from_device if resident else _from_host
-    return make(data, plan, plan.positions(start, epochs), device)
+    return make(data, plan, plan.positions(first, epochs), device)
 
 
 def _from_device(
@@ -230,20 +231,27 @@ def _from_device(
     positions: Iterator[Position],
     device: jax.Device | jax.sharding.Sharding | None,
 ) -> Iterator[tuple[Position, Batch]]:
-    everywhere = device
+    everywhere, where = device, None
     if isinstance(device, jax.sharding.NamedSharding):
+        where = device
         everywhere = jax.sharding.NamedSharding(device.mesh, jax.sharding.PartitionSpec())
     images, labels = jax.device_put(tuple(data), everywhere)
     for position in positions:
         indices, mask = jax.device_put(plan.batch(**position._asdict()), device)
-        yield position, Batch(*_gather(images, labels, indices), indices, mask)
+        pixels, classes = _gather(images, labels, indices, where=where)
+        yield position, Batch(pixels, classes, indices, mask)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="where")
 def _gather(
-    images: jax.Array, labels: jax.Array, indices: jax.Array
+    images: jax.Array,
+    labels: jax.Array,
+    indices: jax.Array,
+    *,
+    where: jax.sharding.NamedSharding | None,
 ) -> tuple[jax.Array, jax.Array]:
-    return images[indices], labels[indices]
+    # A mesh of explicit axes wants to be told where the result goes.
+    return images.at[indices].get(out_sharding=where), labels.at[indices].get(out_sharding=where)
 
 
 def _from_host(

@@ -75,13 +75,12 @@ def from_folder(described: ImageSet, options: Options) -> tuple[dict[str, Images
     wanted = set(described.files) | archives
     reason = f"{options.folder} holds no official file of {described.title}"
     for path in sorted(p for p in options.folder.rglob("*") if p.name in wanted and p.is_file()):
-        for name, content in _contents(described, path).items():
-            try:
+        try:
+            for name, content in _contents(described, path).items():
                 check_files(_only(described, name), {name: content}, str(path))
-            except SourceError as error:
-                reason = str(error)
-            else:
                 files[name] = content
+        except SourceError as error:
+            reason = str(error)
     missing = [name for name in described.files if name not in files]
     if missing and files:
         raise SourceError(f"{options.folder} lacks {', '.join(missing)} of {described.title}")
