@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint format lock clean
+.PHONY: help setup data test lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
+
+data: $(READY)  ## prepare the image sets in ~/.cache/gconv_jax (or GCONV_DATA_DIR), verified
+	$(BIN)/python -m gconv_jax.data
 
 test: $(READY)  ## run the test suite, with coverage of the package
 	$(BIN)/python -m pytest --cov

@@ -233,7 +233,8 @@ def _from_device(
 ) -> Iterator[tuple[Position, Batch]]:
     everywhere, where = device, None
     if isinstance(device, jax.sharding.NamedSharding):
-        where = device
+        # A mesh of explicit axes wants to be told where a result goes, others will not have it.
+        where = device if jax.sharding.AxisType.Explicit in device.mesh.axis_types else None
         everywhere = jax.sharding.NamedSharding(device.mesh, jax.sharding.PartitionSpec())
     images, labels = jax.device_put(tuple(data), everywhere)
     for position in positions:
@@ -250,7 +251,6 @@ def _gather(
     *,
     where: jax.sharding.NamedSharding | None,
 ) -> tuple[jax.Array, jax.Array]:
-    # A mesh of explicit axes wants to be told where the result goes.
     return images.at[indices].get(out_sharding=where), labels.at[indices].get(out_sharding=where)
 
 
