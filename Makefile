@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data test lint format lock clean
+.PHONY: help setup data pretrain bases test lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,17 @@ $(READY): requirements.lock pyproject.toml
 
 data: $(READY)  ## prepare the image sets in ~/.cache/gconv_jax (or GCONV_DATA_DIR), verified
 	$(BIN)/python -m gconv_jax.data
+
+# BASIS=full KERNEL=5 ... become --basis full --kernel 5 ...
+option = $(if $($(1)),--$(2) $($(1)))
+
+pretrain: $(READY)  ## learn a basis: BASIS= SOLVER= ORIENTATIONS= KERNEL= STEPS= SEED=
+	$(BIN)/python -m experiments.pretrain $(call option,BASIS,basis) $(call option,SOLVER,solver) \
+	  $(call option,ORIENTATIONS,orientations) $(call option,KERNEL,kernel) \
+	  $(call option,STEPS,steps) $(call option,SEED,seed)
+
+bases: $(READY)  ## make the bases that ship with the package, anew
+	$(BIN)/python -m experiments.ship
 
 test: $(READY)  ## run the test suite, with coverage of the package
 	$(BIN)/python -m pytest --cov

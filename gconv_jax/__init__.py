@@ -1,7 +1,17 @@
 """Rotation-equivariant convolutions in JAX: filters are coefficients times a basis that rotates."""
 
 from gconv_jax import data
-from gconv_jax.bases import make_basis
+from gconv_jax.bases import (
+    basis_card,
+    basis_quality,
+    equivariance_loss,
+    load_basis,
+    make_basis,
+    orthogonality_loss,
+    reconstruction_loss,
+    save_basis,
+    solve_basis,
+)
 from gconv_jax.conv import filter_bank, group_conv, lift_conv
 from gconv_jax.equivariance import assert_equivariant, equivariance_error
 from gconv_jax.layers import GroupConv, LiftConv
@@ -18,13 +28,21 @@ __all__ = [
     "LiftConv",
     "act",
     "assert_equivariant",
+    "basis_card",
+    "basis_quality",
     "data",
     "equivariance_error",
+    "equivariance_loss",
     "filter_bank",
     "group_conv",
     "lift_conv",
+    "load_basis",
     "make_basis",
+    "orthogonality_loss",
     "pool_orientations",
+    "reconstruction_loss",
     "roll",
     "rotate",
+    "save_basis",
+    "solve_basis",
 ]

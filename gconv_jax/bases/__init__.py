@@ -7,8 +7,25 @@ from jax.typing import ArrayLike, DTypeLike
 
 from gconv_jax import _checks
 from gconv_jax.bases import analytic
+from gconv_jax.bases.closed_form import solve_basis
+from gconv_jax.bases.files import PRETRAINED, basis_card, load_basis, save_basis
+from gconv_jax.bases.losses import equivariance_loss, orthogonality_loss, reconstruction_loss
+from gconv_jax.bases.quality import BasisQuality, basis_quality
 
-NAMES = ("weiler", "bilinear", "gaussian", "random")
+__all__ = [
+    "BasisQuality",
+    "basis_card",
+    "basis_quality",
+    "equivariance_loss",
+    "load_basis",
+    "make_basis",
+    "orthogonality_loss",
+    "reconstruction_loss",
+    "save_basis",
+    "solve_basis",
+]
+
+NAMES = ("weiler", "bilinear", "gaussian", "random", *PRETRAINED)
 _INTERPOLATED = ("bilinear", "gaussian")
 
 
@@ -22,7 +39,7 @@ def make_basis(
     seed: int = 0,
     dtype: DTypeLike = jnp.float32,
 ) -> jax.Array:
-    """Makes a basis by formula: `basis[g]` is `basis[0]` turned by `2 pi g / G`.
+    """Makes a basis by its name: `basis[g]` is `basis[0]` turned by `2 pi g / G`.
 
     - `"weiler"`: circular harmonics on square rings, rotated by their phase. Orthonormal and
       complete at multiples of 45 degrees; at G = 16 the highest frequencies fall between the
@@ -30,8 +47,11 @@ def make_basis(
     - `"bilinear"`: the elements `e0` rotated as images by bilinear interpolation.
     - `"gaussian"`: the elements `e0` rotated as images by the 3x3 Gaussian of width `sigma`.
     - `"random"`: independent normal numbers at every orientation. The control: not equivariant.
+    - `"partial"`, `"full"`, `"overcomplete"`, `"closed_form"`: the learned ones that ship with the
+      package; see `load_basis`.
 
-    All but `"random"` are exact at quarter turns: `basis[g + G/4]` is `rot90(basis[g])` to the bit.
+    All but `"random"`, `"full"` and `"overcomplete"` are exact at quarter turns: `basis[g + G/4]`
+    is `rot90(basis[g])` to the bit.
 
     Args:
       name: one of the names above.
@@ -62,6 +82,8 @@ def make_basis(
         raise ValueError(
             f"e0 is rotated by 'bilinear' and 'gaussian' only, but name is {name!r}; leave e0 out."
         )
+    if name in PRETRAINED:
+        return load_basis(name, orientations=orientations, kernel_size=kernel_size, dtype=dtype)
     if name == "weiler":
         basis = analytic.harmonic(orientations, kernel_size)
     elif name == "random":

@@ -1,5 +1,9 @@
 """Bases by formula: circular harmonics, interpolated rotations, and the random control."""
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -8,13 +12,15 @@ from gconv_jax.rotation import rotate
 Array = npt.NDArray[np.floating]
 
 
-def unfold(first_quarter: Array) -> Array:
+def unfold(first_quarter: Any) -> Any:
     """Fills the circle from the orientations in [0, 90) degrees by exact quarter turns.
 
-    `e[g + G/4] = rot90(e[g])`: `[G/4, N, k, k] -> [G, N, k, k]`.
+    `e[g + G/4] = rot90(e[g])`: `[G/4, N, k, k] -> [G, N, k, k]`, in NumPy or in JAX.
     """
-    turned = [np.rot90(first_quarter, turns, axes=(-2, -1)) for turns in range(4)]
-    return np.concatenate(turned)
+    turned = [first_quarter]
+    for _ in range(3):
+        turned.append(turned[-1].swapaxes(-2, -1)[..., ::-1, :])  # rot90
+    return (jnp if isinstance(first_quarter, jax.Array) else np).concatenate(turned)
 
 
 def harmonic(orientations: int, kernel_size: int) -> Array:

@@ -1,0 +1,1 @@
+"""Steps and loops: pure optax train-state steps, data-parallel, with checkpoints that survive."""
