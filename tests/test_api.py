@@ -20,6 +20,7 @@ def test_public_names():
         "LiftConv",
         "act",
         "assert_equivariant",
+        "data",
         "equivariance_error",
         "filter_bank",
         "group_conv",

@@ -20,7 +20,7 @@ import pytest
 
 import gconv_jax as gj
 from gconv_jax.data import __main__ as command
-from gconv_jax.data import download, sets, store
+from gconv_jax.data import download, formats, rotated, sets, store
 from gconv_jax.data.errors import DataError, SourceError
 from tests import toy_data
 
@@ -483,6 +483,34 @@ def test_everything_works_without_tqdm(served, capsys, monkeypatch):
     assert command.main(["toy"]) == 0
     assert "checksums match" in capsys.readouterr().out
     assert_whole(served[1])
+
+
+# A set made from another one
+
+
+def test_generated_set_is_prepared_with_its_origin(prepared, monkeypatch, tmp_path):
+    directory, data, folder = prepared
+    shutil.rmtree(directory.parent)
+    sizes = {"train": 20, "test": 60}
+    made = rotated.generate(data["train"], data["test"], (20, 60))
+    described = toy_data.replace(
+        sets.SETS["toy"],
+        name="turned",
+        made_from="toy",
+        sizes=sizes,
+        held_out=5,
+        files={},
+        sha256={part: formats.digest(made[part]) for part in sizes},
+    )
+    monkeypatch.setitem(sets.SETS, "turned", described)
+    _, source = gj.data.prepare("turned", files=folder)
+    assert source == "the generator, out of toy"
+    assert_whole(data, source="prepared")
+    for split, part in (("train+validation", "train"), ("test", "test")):
+        loaded = gj.data.load("turned", split=split, source="prepared")
+        np.testing.assert_array_equal(loaded.images, made[part].images)
+    assert len(gj.data.load("turned", split="validation", source="prepared").labels) == 5
+    assert (tmp_path / "data" / "gconv_turned").is_dir()
 
 
 # Reading by others

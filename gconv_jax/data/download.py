@@ -8,6 +8,7 @@ minutes. This one gives up in seconds, and goes on where a cut download stopped.
 import hashlib
 import http.client
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from gconv_jax.data.sets import Download
 TIMEOUT = 20.0  # seconds without a byte
 ATTEMPTS = 3
 _BLOCK = 1 << 18
+_CUT = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 
 # Told the file, how many bytes are there, and of how many.
 Progress = Callable[[str, int, int], None]
@@ -46,13 +48,12 @@ def fetch(file: Download, directory: Path, progress: Progress | None = None) -> 
     name = file.url.rsplit("/", 1)[-1]
     directory = directory / file.md5  # two sets may give one name to different files
     whole, part = directory / name, directory / f"{name}.part"
-    directory.mkdir(parents=True, exist_ok=True)
     if not whole.exists():
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 _receive(file, part, progress)
                 break
-            except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            except _CUT as error:
                 if attempt == ATTEMPTS:
                     here = part.stat().st_size if part.exists() else 0
                     raise SourceError(
@@ -85,6 +86,7 @@ def _receive(file: Download, part: Path, progress: Progress | None) -> None:
             raise SourceError(f"{file.url} answers {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
         raise SourceError(f"{file.url} cannot be reached ({_reason(error)})") from error
+    part.parent.mkdir(parents=True, exist_ok=True)
     with response, part.open("ab" if response.status == 206 else "wb") as out:
         received = out.tell()
         while block := response.read(_BLOCK):

@@ -197,7 +197,7 @@ def _obtain(
             for part in ("train", "test")
         )
         sizes = described.sizes["train"], described.sizes["test"]
-        return rotated.generate(train, test, sizes), f"generated from {described.made_from}"
+        return rotated.generate(train, test, sizes), f"the generator, out of {described.made_from}"
     failures = []
     for source in sources.SOURCES:
         try:
