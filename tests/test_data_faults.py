@@ -429,9 +429,10 @@ def test_the_lock_keeps_others_out_and_dies_with_its_process(prepared, tmp_path)
     directory, _, folder = prepared
     shutil.rmtree(directory.parent)
     done = threading.Event()
+    said = []
 
     def prepare():
-        gj.data.prepare("toy", files=folder)
+        gj.data.prepare("toy", files=folder, say=said.append)
         done.set()
 
     with store.locked(sets.SETS["toy"], tmp_path / "data"):
@@ -441,6 +442,7 @@ def test_the_lock_keeps_others_out_and_dies_with_its_process(prepared, tmp_path)
         assert not directory.exists()
     thread.join(20)
     assert done.is_set()
+    assert said == ["toy: waiting for another process that is preparing it"]
 
 
 # The command
@@ -466,6 +468,15 @@ def test_command_fails_in_one_line(monkeypatch, tmp_path, capsys):
     assert err.startswith("toy: no source could serve toy: TFDS_DATA_DIR is not set; ")
     assert "imagenet: name must be one of" in err
     assert err.count("\n") == 2
+
+
+def test_command_on_an_offline_machine(monkeypatch, tmp_path, capsys):
+    offline(monkeypatch, tmp_path, "mnist")
+    assert command.main(["mnist"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "mnist: no source could serve mnist" in err
+    assert "mnist: UNTIL THEN THE EMBEDDED SUBSET IS ALL THERE IS" in err
 
 
 def test_command_shows_a_bar_while_a_download_comes_in(served, capsys, monkeypatch):

@@ -1,5 +1,6 @@
 """Folder, package and stock sets, each down to the bytes; archives that mean harm."""
 
+import errno
 import io
 import os
 import shutil
@@ -117,8 +118,12 @@ def test_archive_that_unpacks_to_far_too_much_is_refused(monkeypatch, tmp_path):
         sources._contents(described, tmp_path / "train-labels-idx1-ubyte.gz")
 
 
-@pytest.mark.parametrize("damage", ["cut", "missing", "altered", "empty"])
-def test_folder_that_is_not_right_is_told_apart(register, tmp_path, damage):
+def denied(*_, **__):
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "altered", "empty", "unreadable"])
+def test_folder_that_is_not_right_is_told_apart(register, tmp_path, damage, monkeypatch):
     _, _, files = toy_data.toy("cifar10")
     content, downloads = cifar_with_archive(files)
     described = register(toy_data.toy("cifar10", downloads=downloads)[0])
@@ -132,6 +137,10 @@ def test_folder_that_is_not_right_is_told_apart(register, tmp_path, damage):
     elif damage == "altered":
         lay_out(folder, {k: v[:-1] + b"?" for k, v in files.items()})
         expected = "has MD5 .* where .* is official"
+    elif damage == "unreadable":
+        lay_out(folder, {"cifar-10-binary.tar.gz": content})
+        monkeypatch.setattr(tarfile, "open", denied)
+        expected = r"cifar-10-binary.tar.gz cannot be read \(Permission denied\)"
     else:
         folder.mkdir()
         expected = "holds no official file of Toy"

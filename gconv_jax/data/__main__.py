@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gconv_jax.data.errors import DataError, megabytes
-from gconv_jax.data.loading import prepare
+from gconv_jax.data.loading import NoSourceError, has_embedded, prepare
 from gconv_jax.data.sets import SETS
 
 
@@ -72,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (DataError, ValueError) as error:
             bar.close()
             print(f"{name}: {error}", file=sys.stderr)
+            if isinstance(error, NoSourceError) and has_embedded(name):
+                print(f"{name}: UNTIL THEN THE EMBEDDED SUBSET IS ALL THERE IS", file=sys.stderr)
             failed += 1
             continue
         bar.close()

@@ -73,7 +73,7 @@ def load(
         try:
             data = official(name, part, data_dir=data_dir, files=files, fetch=source == "auto")
         except NoSourceError as error:
-            if source == "prepared" or not _has_embedded(name):
+            if source == "prepared" or not has_embedded(name):
                 raise
             data = _embedded(name, part)
             held_out = embedded.SIZES["train"] // 10
@@ -174,7 +174,7 @@ def prepare(
     if described.made_from:
         # Before the lock of this set is taken: two locks held at once may wait for each other.
         prepare(described.made_from, data_dir=data_dir, files=files, progress=progress, say=say)
-    with store.locked(described, root):
+    with store.locked(described, root, say):
         directory = store.place(described, root)
         if directory.is_dir() and _is_whole(described, directory, say):
             return directory, "prepared directory"  # by the process that we waited for
@@ -233,7 +233,8 @@ def _check_room(described: ImageSet, root: Path) -> None:
         )
 
 
-def _has_embedded(name: str) -> bool:
+def has_embedded(name: str) -> bool:
+    """Tells whether an embedded subset can stand in for a set."""
     return (image_set(name).made_from or name) in embedded.names()
 
 

@@ -130,6 +130,8 @@ def _contents(described: ImageSet, path: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes()}
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceError(f"{path} is not a whole archive ({error})") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read ({error.strerror})") from error
 
 
 def _read(file: io.BufferedIOBase | gzip.GzipFile) -> bytes:

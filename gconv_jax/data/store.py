@@ -9,7 +9,7 @@ format is array_record, which needs no TensorFlow:
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,9 @@ def bytes_needed(described: ImageSet) -> int:
 
 
 @contextmanager
-def locked(described: ImageSet, root: Path) -> Iterator[None]:
+def locked(
+    described: ImageSet, root: Path, say: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
     """Lets one process at a time prepare a set; the others wait for it to finish or to die."""
     import fcntl
 
@@ -51,7 +53,11 @@ def locked(described: ImageSet, root: Path) -> Iterator[None]:
         root.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(root / f".{described.name}.lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{described.name}: waiting for another process that is preparing it")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
