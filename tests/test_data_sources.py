@@ -18,11 +18,8 @@ from tests import toy_data
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch, tmp_path):
-    """No variable of the machine leaks in, and nothing is written to the user's cache."""
-    for name in ("TFDS_DATA_DIR", "GCONV_FILES_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GCONV_DATA_DIR", str(tmp_path / "data"))
+def alone(monkeypatch, tmp_path):
+    toy_data.isolate(monkeypatch, tmp_path)
 
 
 @pytest.fixture

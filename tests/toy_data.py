@@ -4,12 +4,19 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
+import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
+import gconv_jax as gj
 from gconv_jax.data import embedded, formats, sets
 from gconv_jax.data.formats import Images
 
@@ -77,3 +84,51 @@ def npm_package(data, *, batches=5):
 
 def compressed(files):
     return {f"{name}.gz": gzip.compress(content) for name, content in files.items()}
+
+
+def isolate(monkeypatch, tmp_path):
+    """No variable of the machine leaks in, and nothing is written to the user's cache."""
+    for name in ("TFDS_DATA_DIR", "GCONV_FILES_DIR", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GCONV_DATA_DIR", str(tmp_path / "data"))
+
+
+def assert_whole(data, **options):
+    for split, part in (("train+validation", "train"), ("test", "test")):
+        loaded = gj.data.load("toy", split=split, **options)
+        np.testing.assert_array_equal(loaded.images, data[part].images)
+        np.testing.assert_array_equal(loaded.labels, data[part].labels)
+
+
+def assert_nothing_prepared(tmp_path):
+    assert not (tmp_path / "data" / "gconv_toy").exists()
+    with pytest.raises(
+        gj.data.DataError, match=r"toy is not prepared in .*; run `python -m"
+    ):
+        gj.data.load("toy", source="prepared")
+
+
+def run(script, **environment):
+    """Runs a script that has registered the toy set, in a process of its own."""
+    start = """
+        import sys
+        from gconv_jax.data import sets
+        from tests import toy_data
+        described, data, files = toy_data.toy("mnist")
+        sets.SETS["toy"] = described
+        import gconv_jax as gj
+        """
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(start) + textwrap.dedent(script)],
+        cwd=Path(__file__).parents[1],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    return out
