@@ -103,7 +103,7 @@ def test_file_in_the_way_of_the_directory(monkeypatch, tmp_path):
             gj.data.prepare("toy", data_dir=data_dir)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "bit", "swapped"])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "info", "bit", "swapped"])
 def test_damaged_records_are_refused_and_a_rerun_repairs(prepared, damage):
     directory, data, folder = prepared
     path = directory / "gconv_toy-train.array_record-00000"
@@ -116,7 +116,10 @@ def test_damaged_records_are_refused_and_a_rerun_repairs(prepared, damage):
         expected = "it holds 0 of 100 records"
     elif damage == "missing":
         path.unlink()
-        expected = "it is missing"
+        expected = "00000 is missing"
+    elif damage == "info":
+        (directory / "dataset_info.json").unlink()
+        expected = "dataset_info.json is missing"
     elif damage == "bit":
         flipped = bytearray(whole)
         flipped[500] ^= 1

@@ -308,6 +308,11 @@ def test_stock_sets_that_cannot_serve(tmp_path, monkeypatch):
     info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
     with pytest.raises(SourceError, match="format tfrecord, which needs TensorFlow"):
         sources.from_tensorflow_datasets(described, options)
+    info.write_text("{")
+    with pytest.raises(SourceError, match=r"10\.0\.0 cannot be read"):
+        sources.from_tensorflow_datasets(described, options)
+    with pytest.raises(SourceError, match="tensorflow-datasets does not have it"):
+        sources.from_tensorflow_datasets(toy_data.replace(described, stock_name=None), options)
 
 
 def test_our_own_directory_is_read_where_tensorflow_datasets_keeps_its_sets(

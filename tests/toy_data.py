@@ -102,9 +102,7 @@ def assert_whole(data, **options):
 
 def assert_nothing_prepared(tmp_path):
     assert not (tmp_path / "data" / "gconv_toy").exists()
-    with pytest.raises(
-        gj.data.DataError, match=r"toy is not prepared in .*; run `python -m"
-    ):
+    with pytest.raises(gj.data.DataError, match=r"toy is not prepared in .*; run `python -m"):
         gj.data.load("toy", source="prepared")
 
 

@@ -45,7 +45,12 @@ def from_tensorflow_datasets(described: ImageSet, _: Options) -> tuple[dict[str,
     if not root:
         raise NotOfferedError("TFDS_DATA_DIR is not set")
     directory = stock.find(described, Path(root).expanduser())
-    return stock.read(described, directory), f"tensorflow-datasets, {directory}"
+    try:
+        return stock.read(described, directory), f"tensorflow-datasets, {directory}"
+    except SourceError:
+        raise
+    except Exception as error:  # of whatever kind: these files were written by others
+        raise SourceError(f"{directory} cannot be read ({error})") from error
 
 
 def from_download(described: ImageSet, options: Options) -> tuple[dict[str, Images], str]:

@@ -159,8 +159,9 @@ def read(described: ImageSet, directory: Path, split: str) -> Images:
     images = np.empty((n, int(np.prod(shape))), np.uint8)
     labels = np.empty(n, np.int32)
     try:
-        if not path.is_file():
-            raise ValueError("it is missing")
+        for needed in (path.name, "dataset_info.json", "features.json"):
+            if not (directory / needed).is_file():
+                raise ValueError(f"{needed} is missing")
         reader = ArrayRecordReader(os.fspath(path), "max_parallelism:1,readahead_buffer_size:2M")
         if reader.num_records() != n:  # a file that is cut off has lost its index, and counts none
             raise ValueError(f"it holds {reader.num_records()} of {n} records")
