@@ -37,7 +37,7 @@ bases: $(READY)  ## make the bases that ship with the package, anew
 	$(BIN)/python -m experiments.ship
 
 test: $(READY)  ## run the test suite, with coverage of the package
-	$(BIN)/python -m pytest --cov
+	$(BIN)/python -m pytest --cov --numprocesses auto --dist loadfile
 
 lint: $(READY)  ## check style (ruff) and types (mypy)
 	$(BIN)/ruff check .

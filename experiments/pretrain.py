@@ -71,7 +71,7 @@ class Config:
     workdir: Path | None = None
     """folder for all that the run writes; by default one below runs/pretrain"""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         """Refuses what would fail later, in one sentence."""
         gj.make_basis("weiler", orientations=self.orientations, kernel_size=self.kernel)
         if self.solver == "closed_form" and self.basis != "partial":
@@ -282,7 +282,8 @@ def card_of(config: Config, data: Data, quality: BasisQuality, **more: Any) -> d
 
 
 def settle(config: Config) -> None:
-    """Makes the run's folder its own, or refuses one that belongs to another run."""
+    """Makes the run's folder its own; refuses bad options, and a folder of another run."""
+    config.check()
     settings = dataclasses.asdict(config) | {"weights": config.weights._asdict()}
     del settings["workdir"]
     claim(config.folder, settings)

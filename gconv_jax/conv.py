@@ -56,12 +56,10 @@ def filter_bank(coeffs: ArrayLike, basis: ArrayLike | None) -> jax.Array:
       (3, 3, 12, 20)
 
     """
-    if basis is not None and jnp.ndim(coeffs) not in (3, 4):
-        raise ValueError(
-            "coeffs must have shape [N, C_in, C_out] for lifting or [G, N, C_in, C_out] on the "
-            f"group, but got shape {jnp.shape(coeffs)}."
-        )
-    if basis is not None and jnp.ndim(coeffs) == 3:
+    if basis is None:
+        return _group_bank(*_check_group(coeffs, None))
+    coeffs = _checks.as_floating("coeffs", coeffs, "[..., N, C_in, C_out]")
+    if coeffs.ndim == 3:
         return _lift_bank(*_check_lift(coeffs, basis))
     return _group_bank(*_check_group(coeffs, basis))
 
@@ -106,8 +104,8 @@ def lift_conv(
     x = _checks.as_floating("x", x, "[B, H, W, C_in]")
     coeffs, basis = _check_lift(coeffs, basis)
     _checks.check_agree("C_in, the number of input channels", x=(x, -1), coeffs=(coeffs, -2))
-    padding = _check_windows("x", x, basis.shape[-1], strides, padding)
-    return _lift_conv(x, coeffs, basis, strides=strides, padding=padding)
+    windows = _check_windows("x", x, basis.shape[-1], strides, padding)
+    return _lift_conv(x, coeffs, basis, **windows)
 
 
 def group_conv(
@@ -153,8 +151,8 @@ def group_conv(
     coeffs, basis = _check_group(coeffs, basis)
     _checks.check_agree("G, the number of orientations", y=(y, -2), coeffs=(coeffs, 0))
     _checks.check_agree("C_in, the number of input channels", y=(y, -1), coeffs=(coeffs, -2))
-    padding = _check_windows("y", y, 1 if basis is None else basis.shape[-1], strides, padding)
-    return _group_conv(y, coeffs, basis, strides=strides, padding=padding)
+    windows = _check_windows("y", y, 1 if basis is None else basis.shape[-1], strides, padding)
+    return _group_conv(y, coeffs, basis, **windows)
 
 
 @partial(jax.jit, static_argnames=("strides", "padding"))
@@ -204,7 +202,7 @@ def _combine(axes: str, coeffs: jax.Array, basis: jax.Array) -> jax.Array:
 
 def _check_lift(coeffs: ArrayLike, basis: ArrayLike) -> tuple[jax.Array, jax.Array]:
     coeffs = _checks.as_floating("coeffs", coeffs, "[N, C_in, C_out]")
-    basis = _checks.check_basis(basis)
+    basis = _checks.as_basis(basis)
     _checks.check_agree("N, the number of elements", coeffs=(coeffs, 0), basis=(basis, 1))
     return coeffs, basis
 
@@ -212,22 +210,25 @@ def _check_lift(coeffs: ArrayLike, basis: ArrayLike) -> tuple[jax.Array, jax.Arr
 def _check_group(coeffs: ArrayLike, basis: ArrayLike | None) -> tuple[jax.Array, jax.Array | None]:
     if basis is None:
         coeffs = _checks.as_floating("coeffs", coeffs, "[G, C_in, C_out]")
-        _checks.check_orientations("coeffs.shape[0], the number of orientations G,", len(coeffs))
+        _checks.as_orientations("coeffs.shape[0], the number of orientations G,", len(coeffs))
         return coeffs, None
     coeffs = _checks.as_floating("coeffs", coeffs, "[G, N, C_in, C_out]")
-    basis = _checks.check_basis(basis)
+    basis = _checks.as_basis(basis)
     _checks.check_agree("G, the number of orientations", coeffs=(coeffs, 0), basis=(basis, 0))
     _checks.check_agree("N, the number of elements", coeffs=(coeffs, 1), basis=(basis, 1))
     return coeffs, basis
 
 
-def _check_windows(name: str, x: jax.Array, k: int, strides: int, padding: Padding) -> Padding:
-    """Checks that a k x k window fits, and returns `"SAME"` or the padding in pixels."""
-    _checks.check_positive_int("strides", strides)
-    if padding == "SAME":
-        return padding
+def _check_windows(
+    name: str, x: jax.Array, k: int, strides: int, padding: Padding
+) -> dict[str, Any]:
+    """Checks that a k x k window fits; returns the strides, and `"SAME"` or padding in pixels."""
+    strides = _checks.as_int("strides", strides)
+    if isinstance(padding, str) and padding == "SAME":
+        return {"strides": strides, "padding": padding}
     try:
-        margins: Any = ((0, 0), (0, 0)) if padding == "VALID" else padding
+        valid = isinstance(padding, str) and padding == "VALID"
+        margins: Any = ((0, 0), (0, 0)) if valid else padding
         rows, columns = margins
         top, bottom = map(operator.index, rows)
         left, right = map(operator.index, columns)
@@ -236,7 +237,7 @@ def _check_windows(name: str, x: jax.Array, k: int, strides: int, padding: Paddi
     except (TypeError, ValueError):
         raise ValueError(
             'padding must be "SAME", "VALID" or ((top, bottom), (left, right)) in pixels, '
-            f"but got {padding!r}."
+            f"but got {str(padding)!r}."
         ) from None
     _, h, w, *_ = x.shape
     if top + h + bottom < k or left + w + right < k:
@@ -244,4 +245,4 @@ def _check_windows(name: str, x: jax.Array, k: int, strides: int, padding: Paddi
             f"{name} must be at least as large as the {k}x{k} kernel, padding included, "
             f"but got H = {h} and W = {w} with padding {padding!r}."
         )
-    return (top, bottom), (left, right)
+    return {"strides": strides, "padding": ((top, bottom), (left, right))}

@@ -1,6 +1,7 @@
 """How far a function is from commuting with rotation (section "Testing equivariance")."""
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,10 +32,11 @@ def equivariance_error(
 
         error(S) = mean over images of  |a_0 - a_S|^2 / (|a_0| |a_S|)
 
-    the paper's squared normalised L2, where the norms are over positions, orientations and
-    channels. Everything goes through the interpolator, S = 0 too, so that its blur cancels. Images
-    with an output of zero at both angles say nothing and are left out; if none is left, the error
-    is NaN.
+    the paper's squared normalised L2. (As printed there, the division is inside the sums over
+    channels and positions, where a single zero makes it infinite; here the norms are over all
+    positions, orientations and channels.) Everything goes through the interpolator, S = 0 too, so
+    that its blur cancels. Images with an output of zero at both angles say nothing and are left
+    out; if none is left, the error is NaN.
 
     Args:
       fn: maps images `[B, H, W, C]` to a feature map on the group `[B, H', W', G, C']`, which turns
@@ -63,10 +65,8 @@ def equivariance_error(
       True
 
     """
-    _, errors = _errors(
-        fn, x, orientations, range if steps is None else steps, crop, method=method, sigma=sigma
-    )
-    return jnp.stack(list(errors.values()))
+    g, errors = _errors(fn, x, orientations, crop, method=method, sigma=sigma)
+    return jnp.stack([errors(step) for step in _as_steps(steps, range(g))])
 
 
 def assert_equivariant(
@@ -82,7 +82,8 @@ def assert_equivariant(
 ) -> None:
     """Raises `AssertionError` unless `fn` commutes with rotation: a check for your own layers.
 
-    Compares the relative L2 error, the square root of `equivariance_error`, with `tolerance`.
+    Compares the relative L2 error, the square root of `equivariance_error`, with `tolerance`. It
+    needs to see numbers: do not call it under `jit`.
     Quarter turns, the default, are exact on the pixel grid: there a function has the symmetry to
     rounding, or it does not have it. At other angles choose a tolerance that you have measured,
     and crop the borders.
@@ -108,9 +109,9 @@ def assert_equivariant(
       AssertionError: ...
 
     """
-    chosen = _quarter_turns if steps is None else steps
-    g, errors = _errors(fn, x, orientations, chosen, crop, method=method, sigma=sigma)
-    relative = {step: math.sqrt(error) for step, error in errors.items()}
+    _checks.check_positive("tolerance", tolerance)
+    g, errors = _errors(fn, x, orientations, crop, method=method, sigma=sigma)
+    relative = {s: math.sqrt(errors(s)) for s in _as_steps(steps, range(g // 4, g, g // 4))}
     worst = max(relative, key=lambda step: (math.isnan(relative[step]), relative[step]))
     if not relative[worst] <= tolerance:
         nothing = "; nan means zero or not finite" if math.isnan(relative[worst]) else ""
@@ -121,25 +122,30 @@ def assert_equivariant(
         )
 
 
-def _quarter_turns(g: int) -> Iterable[int]:
-    return range(g // 4, g, g // 4)
+def _as_steps(steps: Iterable[int] | None, default: Iterable[int]) -> list[int]:
+    try:
+        chosen = [operator.index(step) for step in (default if steps is None else steps)]
+    except TypeError:
+        chosen = []
+    if not chosen:
+        raise ValueError(f"steps must be integers, at least one, but got {steps!r}.")
+    return chosen
 
 
 def _errors(
     fn: Callable[[jax.Array], jax.Array],
     x: ArrayLike,
     orientations: int | None,
-    steps: Iterable[int] | Callable[[int], Iterable[int]],
     crop: float,
     **interpolator: Any,
-) -> tuple[int, dict[int, jax.Array]]:
-    """Returns G, and the error for each of `steps` (or of `steps(G)`)."""
+) -> tuple[int, Callable[[int], jax.Array]]:
+    """Returns G, and the function that gives the error for a step."""
     x = _checks.as_floating("x", x, "[B, H, W, C]")
-    if x.shape[1] != x.shape[2]:
-        raise ValueError(f"x must be square images, but got shape {x.shape}.")
-    if not 0 <= crop < 0.5:
+    if x.shape[1] != x.shape[2] or not len(x):
+        raise ValueError(f"x must be square images, at least one, but got shape {x.shape}.")
+    if not isinstance(crop, int | float) or not 0 <= crop < 0.5:
         raise ValueError(f"crop must be at least 0 and less than 0.5, but got {crop!r}.")
-    upright = jnp.asarray(fn(rotate(x, 0, **interpolator)))
+    upright = _as_output(fn(rotate(x, 0, **interpolator)))
     g = _count_orientations(upright, orientations)
 
     def turn_back(a: jax.Array, step: int) -> jax.Array:
@@ -153,26 +159,37 @@ def _errors(
         return a[:, margin : a.shape[1] - margin, margin : a.shape[2] - margin]
 
     a_0 = turn_back(upright, 0)
-    errors = {}
-    for step in steps(g) if callable(steps) else steps:
-        a_s = turn_back(jnp.asarray(fn(rotate(x, 2 * np.pi * step / g, **interpolator))), step)
-        errors[step] = _normalised_distance(a_0, a_s)
-    return g, errors
+
+    def error(step: int) -> jax.Array:
+        a_s = turn_back(_as_output(fn(rotate(x, 2 * np.pi * step / g, **interpolator))), step)
+        return _normalised_distance(a_0, a_s)
+
+    return g, error
+
+
+def _as_output(output: Any) -> jax.Array:
+    array = _checks.as_floating("the output of fn", output, "[...]")
+    if array.ndim not in (2, 4, 5):
+        raise ValueError(
+            "the output of fn must be [B, H, W, G, C], [B, H, W, C] or [B, D], "
+            f"but got shape {array.shape}."
+        )
+    if array.ndim > 2 and array.shape[1] != array.shape[2]:
+        raise ValueError(
+            f"the output of fn must be square in space to be turned, but got shape {array.shape}."
+        )
+    return array
 
 
 def _count_orientations(output: jax.Array, orientations: int | None) -> int:
-    if output.ndim not in (2, 4, 5):
-        raise ValueError(
-            "fn must return [B, H, W, G, C], [B, H, W, C] or [B, D], "
-            f"but its output has shape {output.shape}."
-        )
+    if output.ndim == 5:
+        _checks.as_orientations("the output of fn, in axis 3 for orientations,", output.shape[3])
     if orientations is None:
-        return output.shape[-2] if output.ndim == 5 else 8
-    _checks.check_positive_int("orientations", orientations)
-    _checks.check_orientations("orientations", orientations)
-    if output.ndim == 5 and output.shape[-2] != orientations:
+        return output.shape[3] if output.ndim == 5 else 8
+    orientations = _checks.as_orientations("orientations", orientations)
+    if output.ndim == 5 and output.shape[3] != orientations:
         raise ValueError(
-            f"orientations must be that of the output of fn, {output.shape[-2]} (shape "
+            f"orientations must be that of the output of fn, {output.shape[3]} (shape "
             f"{output.shape}), but got {orientations}; leave it out."
         )
     return orientations
@@ -182,6 +199,10 @@ def _normalised_distance(a: jax.Array, b: jax.Array) -> jax.Array:
     """Returns the mean over images, where there is anything, of `|a - b|^2 / (|a| |b|)`."""
     dtype = sum_dtype(a.dtype)
     a, b = (v.astype(dtype).reshape(len(v), -1) for v in (a, b))
+    # Squares of small numbers underflow; the scale of an image cancels, so take it out.
+    largest = jax.lax.stop_gradient(jnp.abs(jnp.stack([a, b])).max(axis=(0, 2)))
+    scale = jnp.where(largest == 0, 1, largest)[:, None]
+    a, b = a / scale, b / scale
     distance, *squares = ((v**2).sum(axis=1) for v in (a - b, a, b))
     shown = (squares[0] != 0) | (squares[1] != 0)
     # Where nothing is shown, divide by 1: a division by zero would spoil the gradient of the rest.

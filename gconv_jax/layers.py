@@ -37,16 +37,33 @@ class _BasisConv(nn.Module):
     param_dtype: DTypeLike = jnp.float32
     coeffs_init: nn.initializers.Initializer = variance_preserving
 
-    def _check_kernel_size(self, basis: jax.Array | None) -> None:
+    def _check_options(self, basis: jax.Array | None) -> None:
+        _checks.as_int("features", self.features)
+        _checks.check_dtype("param_dtype", self.param_dtype)
+        if self.dtype is not None:
+            _checks.check_dtype("dtype", self.dtype)
+        wanted = _checks.as_kernel_size("kernel_size", self.kernel_size)
         k = 1 if basis is None else basis.shape[-1]
-        if k != self.kernel_size:
-            came = "no basis, which is for kernel_size=1" if basis is None else f"{k}x{k} filters"
+        if k != wanted:
+            came = "no basis, which is for kernel_size = 1" if basis is None else f"{k}x{k} filters"
+            advice = (
+                "leave the basis out"
+                if wanted == 1
+                else f"make one with make_basis(..., kernel_size={wanted})"
+            )
             raise ValueError(
-                f"basis must have filters of kernel_size = {self.kernel_size}, but got {came}; "
-                f"make one with make_basis(..., kernel_size={self.kernel_size})."
+                f"basis must have filters of kernel_size = {wanted}, but got {came}; {advice}."
             )
 
-    def _coeffs(self, *shape: int) -> jax.Array:
+    def _coeffs(self, axes: str, *shape: int) -> jax.Array:
+        if self.has_variable("params", "coeffs"):
+            there: tuple[int, ...] = self.get_variable("params", "coeffs").shape
+            if there != shape:
+                raise ValueError(
+                    f"the layer's coeffs {axes} must fit its input and basis, which ask for shape "
+                    f"{shape}, but got shape {there}; use the channels, orientations and basis "
+                    "that it was made with."
+                )
         coeffs: jax.Array = self.param("coeffs", self.coeffs_init, shape, self.param_dtype)
         return coeffs
 
@@ -93,9 +110,9 @@ class LiftConv(_BasisConv):
     @nn.compact
     def __call__(self, x: ArrayLike, basis: ArrayLike) -> jax.Array:
         """Maps images `[B, H, W, C_in]`, basis `[G, N, k, k]` to `[B, H', W', G, features]`."""
-        x, basis = _checks.as_floating("x", x, "[B, H, W, C_in]"), _checks.check_basis(basis)
-        self._check_kernel_size(basis)
-        coeffs = self._coeffs(basis.shape[1], x.shape[-1], self.features)
+        x, basis = _checks.as_floating("x", x, "[B, H, W, C_in]"), _checks.as_basis(basis)
+        self._check_options(basis)
+        coeffs = self._coeffs("[N, C_in, C_out]", basis.shape[1], x.shape[-1], self.features)
         x = x.astype(self._compute_dtype(x))
         return self._add_bias(
             lift_conv(x, coeffs, basis, strides=self.strides, padding=self.padding)
@@ -134,10 +151,14 @@ class GroupConv(_BasisConv):
     def __call__(self, y: ArrayLike, basis: ArrayLike | None = None) -> jax.Array:
         """Maps `[B, H, W, G, C_in]`, basis `[G, N, k, k]` to `[B, H', W', G, features]`."""
         y = _checks.as_floating("y", y, "[B, H, W, G, C_in]")
-        basis = None if basis is None else _checks.check_basis(basis)
-        self._check_kernel_size(basis)
-        elements = () if basis is None else basis.shape[1:2]
-        coeffs = self._coeffs(y.shape[-2], *elements, y.shape[-1], self.features)
+        basis = None if basis is None else _checks.as_basis(basis)
+        self._check_options(basis)
+        g, c = y.shape[-2:]
+        if basis is None:
+            coeffs = self._coeffs("[G, C_in, C_out]", g, c, self.features)
+        else:
+            _checks.check_agree("G, the number of orientations", y=(y, -2), basis=(basis, 0))
+            coeffs = self._coeffs("[G, N, C_in, C_out]", g, basis.shape[1], c, self.features)
         y = y.astype(self._compute_dtype(y))
         return self._add_bias(
             group_conv(y, coeffs, basis, strides=self.strides, padding=self.padding)

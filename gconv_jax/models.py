@@ -31,7 +31,10 @@ class _NineConvs(nn.Module):
             raise ValueError(
                 f"x must be at least 4 x 4 pixels to be pooled twice, but got shape {x.shape}."
             )
-        narrow, wide = self.widths
+        num_classes = _checks.as_int("num_classes", self.num_classes)
+        if not isinstance(self.widths, tuple | list) or len(self.widths) != 2:
+            raise ValueError(f"widths must be two numbers of channels, but got {self.widths!r}.")
+        narrow, wide = (_checks.as_int("widths", width) for width in self.widths)
         features = 3 * [narrow] + 6 * [wide]
         for i in range(1, 10):
             x = conv(x, features[i - 1], i > 7, f"conv{i}")
@@ -48,7 +51,7 @@ class _NineConvs(nn.Module):
                 x = nn.max_pool(x, window, strides=window)
         x = x.max(axis=tuple(range(1, x.ndim - 1)))  # [B, C]
         head = nn.Dense(
-            self.num_classes, dtype=sum_dtype(x.dtype), param_dtype=self.param_dtype, name="head"
+            num_classes, dtype=sum_dtype(x.dtype), param_dtype=self.param_dtype, name="head"
         )
         return head(x)
 
@@ -73,7 +76,7 @@ class AllCNN(_NineConvs):
 
     @nn.compact
     def __call__(self, x: ArrayLike, *, train: bool = False) -> jax.Array:
-        """Maps images `[B, H, W, C]` to logits `[B, num_classes]`.
+        """Maps images `[B, H, W, C]` to logits `[B, num_classes]`, in float32 or better.
 
         With `train=True` batch norm uses the batch's statistics and updates its running ones: pass
         `mutable=["batch_stats"]` to `apply`.
@@ -132,10 +135,12 @@ class GroupAllCNN(_NineConvs):
     def __call__(self, x: ArrayLike, basis: ArrayLike, *, train: bool = False) -> jax.Array:
         """Maps images `[B, H, W, C]` and a basis `[G, N, k, k]` to logits `[B, num_classes]`.
 
+        Logits are float32 or better, whatever `dtype` is.
+
         With `train=True` batch norm uses the batch's statistics and updates its running ones: pass
         `mutable=["batch_stats"]` to `apply`.
         """
-        basis = _checks.check_basis(basis)
+        basis = _checks.as_basis(basis)
 
         def conv(x: jax.Array, features: int, pointwise: bool, name: str) -> jax.Array:
             layer: Callable[..., nn.Module] = LiftConv if x.ndim == 4 else GroupConv

@@ -4,8 +4,6 @@ Turning an image turns every slice of its feature map and moves each slice on to
 orientation: a corkscrew (figure 1 of the paper).
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +33,12 @@ def roll(y: ArrayLike, steps: ArrayLike) -> jax.Array:
 
     """
     y = _checks.as_floating("y", y, "[..., G, C]")
-    return jnp.roll(y, _as_steps(steps), axis=-2)
+    return _roll(y, _as_steps(steps))
+
+
+@jax.jit
+def _roll(y: jax.Array, steps: jax.Array) -> jax.Array:
+    return jnp.roll(y, steps, axis=-2)  # traced steps: one compilation for all of them
 
 
 def act(
@@ -71,7 +74,7 @@ def act(
             f"y must be square in space to be turned, but got H = {h} and W = {w}; "
             "crop or pad it to a square first."
         )
-    _checks.check_orientations("y.shape[-2], the number of orientations G,", g)
+    _checks.as_orientations("y.shape[-2], the number of orientations G,", g)
     steps = _as_steps(steps) % g
     slices = roll(y, steps).reshape(*leading, h, w, g * c)
     return rotate(slices, 2 * np.pi / g * steps, method=method, sigma=sigma).reshape(y.shape)
@@ -96,16 +99,14 @@ def pool_orientations(y: ArrayLike, *, how: str = "max") -> jax.Array:
     """
     y = _checks.as_floating("y", y, "[..., G, C]")
     _checks.check_choice("how", how, ("max", "mean"))
-    reduce = jnp.max if how == "max" else partial(jnp.mean, dtype=y.dtype)
-    return reduce(y, axis=-2)
+    if not y.shape[-2]:
+        raise ValueError(f"y must have at least one orientation, but got shape {y.shape}.")
+    return y.max(axis=-2) if how == "max" else y.mean(axis=-2)
 
 
 def _as_steps(steps: ArrayLike) -> jax.Array | np.ndarray:
     """Returns `steps` as an integer scalar, in NumPy (which knows its value) where possible."""
     array = steps if isinstance(steps, jax.Array) else np.asarray(steps)
     if array.ndim or not jnp.issubdtype(array.dtype, jnp.integer):
-        raise ValueError(
-            f"steps must be one integer number of orientations, but got {array.dtype} "
-            f"of shape {array.shape}."
-        )
-    return array
+        raise ValueError(f"steps must be one integer number of orientations, but got {steps!r}.")
+    return array.astype(np.int32)  # wide enough to be multiplied

@@ -26,7 +26,7 @@ _HALF_PI_LOW = np.pi / 2 - _HALF_PI_HIGH
 
 
 def rotate(
-    x: ArrayLike, angle: ArrayLike, *, method: str = "bilinear", sigma: float = 0.5
+    x: ArrayLike, angle: ArrayLike, *, method: str = "bilinear", sigma: ArrayLike = 0.5
 ) -> jax.Array:
     """Rotates images counter-clockwise by `angle` radians about their centre.
 
@@ -64,28 +64,44 @@ def rotate(
     """
     x = _checks.as_floating("x", x, "[..., H, W, C]")
     _checks.check_choice("method", method, METHODS)
-    if isinstance(sigma, int | float) and not sigma > 0:
-        raise ValueError(f"sigma must be positive, but got {sigma!r}.")
-    if not isinstance(angle, jax.Array):
-        angle = np.asarray(angle)
-    if not (jnp.issubdtype(angle.dtype, jnp.floating) or jnp.issubdtype(angle.dtype, jnp.integer)):
-        raise ValueError(f"angle must be real numbers in radians, but got dtype {angle.dtype}.")
+    _checks.check_positive("sigma", sigma)
+    angles = _as_angle(angle)
     leading = x.shape[:-3]
-    if angle.shape != leading[: angle.ndim]:
+    if angles.shape != leading[: angles.ndim]:
         raise ValueError(
             f"angle must be a scalar or match the leading axes {leading} of x, one angle an entry, "
-            f"but got shape {angle.shape}."
+            f"but got shape {angles.shape}."
         )
-    turns, remainder = _split(angle)
+    turns, remainder = _split(angles)
+    sigma = sigma if isinstance(sigma, jax.Array) else float(sigma)  # type: ignore[arg-type]
     return _rotate(x, turns, remainder, sigma, method=method)
+
+
+def _as_angle(angle: ArrayLike) -> Any:
+    """Returns angles that are known as a NumPy array, others as a JAX one, of floating-point."""
+    if isinstance(angle, jax.Array):
+        array: Any = angle
+    else:
+        try:
+            array = np.asarray(angle)
+        except ValueError:
+            array = np.asarray(None)
+    if jnp.issubdtype(array.dtype, jnp.integer):
+        array = array.astype(np.float32 if array is angle else np.float64)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ValueError(f"angle must be real numbers in radians, but got {angle!r}.")
+    if array is not angle and not np.isfinite(array).all():
+        raise ValueError(f"angle must be finite, but got {angle!r}.")
+    return array
 
 
 def _split(angle: Any) -> tuple[Any, Any]:
     """Returns whole quarter turns in 0..3 and the remainder in radians, [-pi/4, pi/4)."""
     # An angle that is known is split in float64 by NumPy: 3 * pi / 2 has no remainder there.
     xp: ModuleType = jnp if isinstance(angle, jax.Array) else np
-    angle = angle.astype(sum_dtype(angle.dtype))
-    resolution = 4 * jnp.finfo(angle.dtype).eps * xp.maximum(1, abs(angle))
+    # As much as two roundings, such as those of 2 * pi / G * step, may have put it off.
+    resolution = abs(angle) * (2 * jnp.finfo(angle.dtype).eps)
+    angle, resolution = (v.astype(sum_dtype(angle.dtype)) for v in (angle, resolution))
     turns = xp.floor((angle + resolution) / (np.pi / 2) + 0.5)
     remainder = (angle - turns * _HALF_PI_HIGH) - turns * _HALF_PI_LOW
     # Set to zero what is rounding, in value but not in slope: the angle keeps its gradient.
@@ -96,7 +112,7 @@ def _split(angle: Any) -> tuple[Any, Any]:
 
 @partial(jax.jit, static_argnames="method")
 def _rotate(
-    x: jax.Array, turns: jax.Array, remainder: jax.Array, sigma: float, *, method: str
+    x: jax.Array, turns: jax.Array, remainder: jax.Array, sigma: ArrayLike, *, method: str
 ) -> jax.Array:
     if turns.ndim:
         one = partial(_rotate, sigma=sigma, method=method)
@@ -124,8 +140,8 @@ def _sources(
     right = jnp.arange(w, dtype=dtype)[None, :] - (w - 1) / 2
     # R^-1 p in two steps. The quarter turns come first and are exact, so what is interpolated does
     # not depend on them, to the bit.
-    cos = jnp.asarray([1, 0, -1, 0], dtype)[turns]
-    sin = jnp.asarray([0, 1, 0, -1], dtype)[turns]
+    cos = (turns == 0).astype(dtype) - (turns == 2).astype(dtype)
+    sin = (turns == 1).astype(dtype) - (turns == 3).astype(dtype)
     down, right = sin * right + cos * down, cos * right - sin * down
     cos, sin = jnp.cos(remainder).astype(dtype), jnp.sin(remainder).astype(dtype)
     down, right = sin * right + cos * down, cos * right - sin * down
@@ -133,7 +149,7 @@ def _sources(
 
 
 def _window(
-    coordinate: jax.Array, size: int, method: str, sigma: float
+    coordinate: jax.Array, size: int, method: str, sigma: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the indices along one axis that a coordinate looks at, and their weights.
 
@@ -149,8 +165,7 @@ def _window(
         tie = 8 * jnp.finfo(coordinate.dtype).eps * size
         first = jnp.floor(coordinate + (0.5 + tie)) - 1
         distances = jnp.stack([coordinate - (first + i) for i in range(3)])
-        weights = jnp.exp(-(distances**2) / (2 * sigma**2))
-        weights /= weights.sum(axis=0, keepdims=True)
+        weights = jax.nn.softmax(-(distances**2) / (2 * sigma**2), axis=0)
     indices = jnp.stack([first.astype(jnp.int32) + i for i in range(len(weights))])
     inside = (indices >= 0) & (indices < size)
     return jnp.where(inside, indices, 0), jnp.where(inside, weights, 0)

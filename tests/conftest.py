@@ -3,10 +3,17 @@ import subprocess
 import sys
 import textwrap
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import settings
+
+# The suite compiles thousands of small programs and runs each of them once or twice: compile them
+# quickly rather than well. `XLA_FLAGS=" " make test` has them compiled as a user's are.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
+
+import jax
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

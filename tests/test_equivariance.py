@@ -153,7 +153,7 @@ def test_off_the_grid_a_better_basis_has_a_smaller_error():
     assert errors["random"][1:].min() > 1
 
 
-def test_the_error_is_the_papers_formula(rng):
+def test_the_error_is_the_formula_of_the_docstring(rng):
     x = rng.normal(size=(3, 8, 8, 2)).astype(np.float32)
     weights = rng.normal(size=(9, 2, 4)).astype(np.float32)
     basis = gj.make_basis("random")
@@ -173,6 +173,16 @@ def test_the_error_is_the_papers_formula(rng):
             ]
         )
         np.testing.assert_allclose(actual[s], expected, rtol=1e-4, atol=1e-9)
+
+
+def test_one_error_for_each_step_asked_for(rng):
+    x = rng.normal(size=(2, 8, 8, 1)).astype(np.float32)
+    errors = gj.equivariance_error(jnp.sin, x, orientations=12, steps=[3, 1, 1, 15])
+    assert errors.shape == (4,)
+    assert errors[0] == errors[3] == 0  # 90 degrees, and 90 degrees once around
+    assert errors[1] == errors[2] > 0
+    tiny = gj.equivariance_error(lambda x: 1e-25 * jnp.sin(x), x, orientations=12, steps=[3, 1, 1])
+    np.testing.assert_allclose(tiny, errors[:3], rtol=1e-4)
 
 
 def test_maps_without_orientations_turn_in_space_only():
@@ -228,10 +238,10 @@ def test_works_under_jit_and_grad():
 @pytest.mark.parametrize(
     ("fn", "size", "options", "message"),
     [
-        (jnp.sin, (8, 5), {}, r"x must be square images, but got shape \(2, 8, 5, 1\)"),
+        (jnp.sin, (8, 5), {}, r"x must be square images, .* but got shape \(2, 8, 5, 1\)"),
         (jnp.sin, (8, 8), {"crop": 0.5}, "crop must be .* less than 0.5, but got 0.5"),
         (jnp.sin, (8, 8), {"orientations": 6}, "orientations must be a multiple of 4"),
-        (jnp.sum, (8, 8), {}, r"fn must return .* but its output has shape \(\)"),
+        (jnp.sum, (8, 8), {}, r"the output of fn must be .* but got shape \(\)"),
         (
             lambda x: gj.lift_conv(x, jnp.ones((9, 1, 1)), gj.make_basis("weiler")),
             (8, 8),

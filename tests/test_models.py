@@ -72,6 +72,18 @@ def test_trains(net, arrays):
     assert all(jax.tree.leaves(moved))
 
 
+def test_running_statistics_move_by_a_tenth():
+    net = gj.AllCNN(widths=(2, 3))
+    variables = net.init(KEY, IMAGES)
+    _, state = net.apply(variables, IMAGES, train=True, mutable=["batch_stats"])
+    mean = (
+        nn.Conv(2, (3, 3), use_bias=False)
+        .apply({"params": variables["params"]["conv1"]}, IMAGES)
+        .mean(axis=(0, 1, 2))
+    )
+    np.testing.assert_allclose(state["batch_stats"]["norm1"]["mean"], 0.1 * mean, atol=1e-6)
+
+
 def test_without_train_nothing_moves():
     net = gj.GroupAllCNN(widths=(2, 4))
     variables = trained(net, IMAGES, BASIS)

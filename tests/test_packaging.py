@@ -8,6 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import gconv_jax as gj
 
@@ -82,9 +84,9 @@ def test_sdist_can_be_tested_by_whoever_gets_it(tmp_path):
 def test_import_is_quick_and_wakes_no_device(run_python):
     script = """
         import sys, time
-        start = time.perf_counter()
+        start = time.process_time()  # importing is all work and no waiting
         import gconv_jax
-        print(time.perf_counter() - start)
+        print(time.process_time() - start)
         from jax._src import xla_bridge
         assert not xla_bridge.backends_are_initialized()
         heavy = {"tensorflow_datasets", "tensorflow", "orbax", "matplotlib", "array_record"}
@@ -100,12 +102,13 @@ def test_version_is_one():
 
 def test_lock_is_plain_pins_that_satisfy_the_project():
     pins = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text().split())
-    locked = {name.lower().replace("_", "-") for name in pins}
+    locked = {canonicalize_name(name): version for name, version in pins.items()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["experiments"], *extras["dev"]]
-    names = {w.split(">=")[0].split("[")[0].lower().replace("_", "-") for w in wanted}
-    assert names - {"gconv-jax"} <= locked
+    wanted = map(Requirement, [*project["dependencies"], *extras["experiments"], *extras["dev"]])
+    for requirement in wanted:
+        if requirement.name != "gconv_jax":
+            assert locked[canonicalize_name(requirement.name)] in requirement.specifier
 
 
 def test_top_level_is_tidy():

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -67,24 +68,26 @@ def test_learns(kind, images):
     state, losses = take_steps(kind, images, 150)
     after = judge(np.asarray(state.apply_fn(state.params)), moments)
     assert after.error < 0.3 * before.error
-    assert after.condition_number < 1.2 < before.condition_number
+    assert after.residual < before.residual
+    assert after.condition_number < before.condition_number  # it does not collapse on the way
     assert set(losses) == set(LossWeights._fields)
     assert int(state.step) == 150
 
 
-def test_a_shorter_round_does_not_compile_again(images):
+def test_a_shorter_round_does_not_compile_again(images, caplog):
     state = create_pretrain_state("partial", steps=20)
     advance = parallel.data_parallel(pretrain_steps, common=4)
     options = {"images": len(images), "channels": 3, "orientations": 8, "batch": 4}
     draws = parallel.shares(draw(0, 0, 4, **options), axis=1)
-    state, _ = advance(state, LossWeights(), images, 4, draws)
-    compiled = advance._cache_size()
-    state, _ = advance(state, LossWeights(), images, 3, draws)
-    assert int(state.step) == 7
-    assert advance._cache_size() <= compiled + 1  # the state now lives on the devices
-    again = advance._cache_size()
-    advance(state, LossWeights(), images, 2, draws)
-    assert advance._cache_size() == again
+    with jax.log_compiles():
+        for count in (4, 4):  # after the first round the state lives on the devices
+            state, _ = advance(state, LossWeights(), images, count, draws)
+        assert "XLA compilation" in caplog.text
+        caplog.clear()
+        for count in (3, 2):
+            state, _ = advance(state, LossWeights(), images, count, draws)
+    assert "XLA compilation" not in caplog.text
+    assert int(state.step) == 13
 
 
 def test_draws_depend_on_seed_and_step_alone():
@@ -134,26 +137,40 @@ def test_a_batch_that_does_not_divide_is_refused(monkeypatch):
     assert parallel.shares(np.ones((3, 16)), axis=1).shape == (8, 3, 2)
 
 
-def test_checkpoints_pass_over_what_is_damaged(tmp_path):
-    said = []
-    state = {"w": np.arange(3.0, dtype=np.float32), "step": np.int32(0)}
-    with Checkpoints(tmp_path / "c", keep=2) as checkpoints:
-        assert checkpoints.restore(state, say=said.append) is None
-        for step in (1, 2, 3):
-            checkpoints.save(step, {"w": state["w"] * step, "step": np.int32(step)})
-    assert sorted(p.name for p in (tmp_path / "c").iterdir() if p.name.isdigit()) == ["2", "3"]
-    for file in (tmp_path / "c" / "3").rglob("*"):
+def halve_files(folder):
+    for file in folder.rglob("*"):
         if file.is_file():
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with Checkpoints(tmp_path / "c", keep=2) as checkpoints:
+
+
+def test_checkpoints_pass_over_what_is_damaged(tmp_path):
+    said = []
+    state = {"w": jnp.arange(3.0), "step": jnp.int32(0)}
+    folder = tmp_path / "c"
+    with Checkpoints(folder, keep=2) as checkpoints:
+        assert checkpoints.restore(state, say=said.append) is None
+        for step in (1, 2, 3):
+            checkpoints.save(step, {"w": state["w"] * step, "step": jnp.int32(step)})
+    assert sorted(p.name for p in folder.iterdir() if p.name.isdigit()) == ["2", "3"]
+    halve_files(folder / "3")
+    (folder / "4.orbax-checkpoint-tmp-0").mkdir()  # what a kill leaves of one being written
+    with Checkpoints(folder, keep=2) as checkpoints:
         restored = checkpoints.restore(state, say=said.append)
         assert int(restored["step"]) == 2
         np.testing.assert_array_equal(restored["w"], 2 * state["w"])
-        assert len(said) == 1
-        assert "checkpoint 3 cannot be read" in said[0]
-        checkpoints.save(3, restored)
-    with Checkpoints(tmp_path / "c", keep=2) as checkpoints:
-        assert int(checkpoints.restore(state)["step"]) == 2
+        [sentence] = said
+        assert "checkpoint 3 cannot be read and is passed over" in sentence
+        checkpoints.save(3, {"w": state["w"], "step": jnp.int32(3)})
+    assert not list(folder.glob("*tmp*"))
+    with Checkpoints(folder, keep=2) as checkpoints:
+        assert int(checkpoints.restore(state, say=said.append)["step"]) == 3
+    for damaged in ("2", "3"):
+        halve_files(folder / damaged)
+    with (
+        Checkpoints(folder) as checkpoints,
+        pytest.raises(ValueError, match=r"none of the checkpoints .* remove the folder"),
+    ):
+        checkpoints.restore(state, say=said.append)
 
 
 def test_a_folder_belongs_to_one_configuration(tmp_path):

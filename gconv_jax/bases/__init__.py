@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from gconv_jax import _checks
@@ -42,8 +41,8 @@ def make_basis(
     """Makes a basis by its name: `basis[g]` is `basis[0]` turned by `2 pi g / G`.
 
     - `"weiler"`: circular harmonics on square rings, rotated by their phase. Orthonormal and
-      complete at multiples of 45 degrees; at G = 16 the highest frequencies fall between the
-      pixels at odd orientations and are lost there.
+      complete at multiples of 45 degrees. At others the highest frequency of a ring falls between
+      the pixels: it shrinks by half at 30 degrees (G = 12), and is lost at 22.5 (G = 16).
     - `"bilinear"`: the elements `e0` rotated as images by bilinear interpolation.
     - `"gaussian"`: the elements `e0` rotated as images by the 3x3 Gaussian of width `sigma`.
     - `"random"`: independent normal numbers at every orientation. The control: not equivariant.
@@ -75,9 +74,11 @@ def make_basis(
 
     """
     _checks.check_choice("name", name, NAMES)
-    _checks.check_positive_int("orientations", orientations)
-    _checks.check_orientations("orientations", orientations)
-    _checks.check_kernel_size("kernel_size", kernel_size)
+    orientations = _checks.as_orientations("orientations", orientations)
+    kernel_size = _checks.as_kernel_size("kernel_size", kernel_size)
+    seed = _checks.as_int("seed", seed, least=0)
+    _checks.check_positive("sigma", sigma)
+    _checks.check_dtype("dtype", dtype)
     if e0 is not None and name not in _INTERPOLATED:
         raise ValueError(
             f"e0 is rotated by 'bilinear' and 'gaussian' only, but name is {name!r}; leave e0 out."
@@ -85,18 +86,15 @@ def make_basis(
     if name in PRETRAINED:
         return load_basis(name, orientations=orientations, kernel_size=kernel_size, dtype=dtype)
     if name == "weiler":
-        basis = analytic.harmonic(orientations, kernel_size)
-    elif name == "random":
-        basis = analytic.random(orientations, kernel_size, seed)
-    else:
-        if e0 is None:
-            elements = analytic.random_orthonormal(kernel_size, seed)
-        else:
-            elements = np.asarray(_checks.as_floating("e0", e0, "[N, k, k]"))
-            if elements.shape[1:] != (kernel_size, kernel_size):
-                raise ValueError(
-                    f"e0 must have shape [N, {kernel_size}, {kernel_size}] for kernel_size = "
-                    f"{kernel_size}, but got shape {elements.shape}."
-                )
-        basis = analytic.interpolated(elements, orientations, name, sigma)
-    return jnp.asarray(basis, dtype)
+        return jnp.asarray(analytic.harmonic(orientations, kernel_size), dtype)
+    if name == "random":
+        return jnp.asarray(analytic.random(orientations, kernel_size, seed), dtype)
+    if e0 is None:
+        e0 = analytic.random_orthonormal(kernel_size, seed)
+    elements = _checks.as_floating("e0", e0, "[N, k, k]")
+    if elements.shape[1:] != (kernel_size, kernel_size):
+        raise ValueError(
+            f"e0 must have shape [N, {kernel_size}, {kernel_size}] for kernel_size = "
+            f"{kernel_size}, but got shape {elements.shape}."
+        )
+    return analytic.interpolated(elements, orientations, name, sigma).astype(dtype)

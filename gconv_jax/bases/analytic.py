@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax.typing import ArrayLike
 
 from gconv_jax.rotation import rotate
 
@@ -59,14 +60,14 @@ def _harmonic_at(theta: float, k: int) -> Array:
     return np.stack(elements)  # [k^2, k, k]
 
 
-def interpolated(e0: Array, orientations: int, method: str, sigma: float) -> Array:
+def interpolated(e0: ArrayLike, orientations: int, method: str, sigma: float) -> jax.Array:
     """The elements `e0` `[N, k, k]` rotated like images, `[G, N, k, k]`.
 
     Orientation 0 goes through the interpolator too, so that all orientations are blurred alike.
     """
-    pixels = np.repeat(e0[None, ..., None], orientations // 4, axis=0)  # [G/4, N, k, k, 1]
+    pixels = jnp.stack([jnp.asarray(e0)[..., None]] * (orientations // 4))  # [G/4, N, k, k, 1]
     thetas = 2 * np.pi / orientations * np.arange(orientations // 4)
-    return unfold(np.asarray(rotate(pixels, thetas, method=method, sigma=sigma))[..., 0])
+    return unfold(rotate(pixels, thetas, method=method, sigma=sigma)[..., 0])
 
 
 def random_orthonormal(kernel_size: int, seed: int) -> Array:

@@ -54,9 +54,8 @@ def solve_basis(
       True
 
     """
-    _checks.check_positive_int("orientations", orientations)
-    _checks.check_orientations("orientations", orientations)
-    _checks.check_kernel_size("kernel_size", kernel_size)
+    orientations = _checks.as_orientations("orientations", orientations)
+    kernel_size = _checks.as_kernel_size("kernel_size", kernel_size)
     n = kernel_size**2
     if e0 is None:
         start = analytic.harmonic(4, kernel_size)[0].reshape(n, n)

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -47,7 +48,7 @@ def save_basis(path: str | os.PathLike[str], basis: ArrayLike, *, card: Mapping[
         raise ValueError(f"path must end in .npz, but got {str(path)!r}.")
     if not path.parent.is_dir():
         raise ValueError(f"path must be in a folder that is there, but got {str(path)!r}.")
-    array = np.asarray(_checks.check_basis(basis), np.float32)
+    array = np.asarray(_checks.as_basis(basis), np.float32)
     if not np.isfinite(array).all():
         raise ValueError("basis must be finite, but it has NaN or infinity in it.")
     try:
@@ -158,14 +159,14 @@ def _parse(source: Any) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
     try:
         with source.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             contents = {key: arrays[key] for key in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{source} is not a whole .npz file ({error}); {advice}") from None
     if set(contents) != {"format", "card", "basis"} or str(contents["format"]) != FORMAT:
         raise ValueError(
             f"{source} is not a basis of this library ({FORMAT!r}): it holds "
             f"{', '.join(sorted(contents)) or 'nothing'}; {advice}"
         )
-    _checks.check_basis(contents["basis"], f"the basis in {source}")
+    _checks.as_basis(contents["basis"], f"the basis in {source}")
     if not np.isfinite(contents["basis"]).all():
         raise ValueError(f"the basis in {source} has NaN or infinity in it; {advice}")
     return contents["basis"], json.loads(str(contents["card"]))

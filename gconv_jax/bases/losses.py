@@ -69,7 +69,7 @@ def orthogonality_loss(basis: ArrayLike) -> jax.Array:
       True
 
     """
-    basis = _checks.check_basis(basis)
+    basis = _checks.as_basis(basis)
     return jnp.abs(gram_residual(basis)).sum()
 
 
@@ -145,7 +145,7 @@ def respond(patch_maps: jax.Array, vectors: jax.Array) -> jax.Array:
 
 
 def _check(basis: ArrayLike, images: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    basis = _checks.check_basis(basis)
+    basis = _checks.as_basis(basis)
     images = check_images(images, basis.shape[-1])
     return basis.astype(images.dtype), images
 

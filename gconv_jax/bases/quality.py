@@ -56,7 +56,7 @@ def basis_quality(basis: ArrayLike, images: ArrayLike) -> BasisQuality:
       True 2.8
 
     """
-    basis = _checks.check_basis(basis)
+    basis = _checks.as_basis(basis)
     g, _, k, _ = basis.shape
     return judge(np.asarray(basis, np.float64), patch_moments(images, g, k))
 

@@ -81,9 +81,9 @@ class Plan:
     processes: int = 1
 
     def __post_init__(self) -> None:
-        _checks.check_positive_int("n", self.n)
-        _checks.check_positive_int("batch_size", self.batch_size)
-        _checks.check_positive_int("processes", self.processes)
+        _checks.as_int("n", self.n)
+        _checks.as_int("batch_size", self.batch_size)
+        _checks.as_int("processes", self.processes)
         _checks.check_choice("last", self.last, ("drop", "pad"))
         if not 0 <= self.process < self.processes:
             raise ValueError(

@@ -37,7 +37,7 @@ def indices(labels: np.ndarray, split: str, *, held_out: int, size: int | None) 
         order = stratified_order(labels, _VALIDATION)
         chosen = np.sort(order[:held_out] if split == "validation" else order[held_out:])
     if size is not None:
-        _checks.check_positive_int("size", size)
+        _checks.as_int("size", size)
         if size > len(chosen):
             raise ValueError(
                 f"size must be at most {len(chosen)}, the number of images in split {split!r}, "

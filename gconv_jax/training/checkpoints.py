@@ -18,7 +18,9 @@ class Checkpoints:
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 3) -> None:
         """Opens the folder, which is made if it is not there, to hold the last `keep`."""
         self._folder = Path(folder).absolute()
-        self._options = ocp.CheckpointManagerOptions(max_to_keep=keep, cleanup_tmp_directories=True)
+        self._options = ocp.CheckpointManagerOptions(max_to_keep=keep)
+        for unfinished in self._folder.glob("*.orbax-checkpoint-tmp*"):
+            shutil.rmtree(unfinished)
         self._manager = self._open()
 
     def _open(self) -> ocp.CheckpointManager:
@@ -31,25 +33,37 @@ class Checkpoints:
     def restore(self, state: State, *, say: Callable[[str], None] = print) -> State | None:
         """Returns the newest state that is whole, in the shape of `state`; `None` if there is none.
 
-        A checkpoint that cannot be read is told to `say`, put aside and passed over.
+        Checkpoints that cannot be read are told to `say`, passed over and put aside.
+
+        Raises:
+          ValueError: when there are checkpoints and none of them can be read.
+
         """
-        for step in sorted(self._manager.all_steps(), reverse=True):
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        for i, step in enumerate(steps):
             try:
                 restored: State = self._manager.restore(step, args=ocp.args.StandardRestore(state))
             except Exception as error:  # orbax raises many kinds for a damaged checkpoint
-                reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 say(f"checkpoint {step} cannot be read and is passed over ({reason[:200]})")
-                self._put_aside(step)
                 continue
+            if i:
+                self._put_aside(steps[:i])
             return restored
+        if steps:
+            raise ValueError(
+                f"none of the checkpoints in {self._folder} can be read; remove the folder to "
+                "begin anew."
+            )
         return None
 
-    def _put_aside(self, step: int) -> None:
+    def _put_aside(self, steps: list[int]) -> None:
         self._manager.close()
-        damaged = self._folder.parent / f"{self._folder.name}-damaged"
-        damaged.mkdir(exist_ok=True)
-        shutil.rmtree(damaged / str(step), ignore_errors=True)
-        (self._folder / str(step)).rename(damaged / str(step))
+        aside = self._folder.with_name(f"{self._folder.name}-damaged")
+        aside.mkdir(exist_ok=True)
+        for step in steps:
+            shutil.rmtree(aside / str(step), ignore_errors=True)
+            (self._folder / str(step)).rename(aside / str(step))
         self._manager = self._open()
 
     def __enter__(self) -> "Checkpoints":
