@@ -4,7 +4,7 @@
 
 Learns each descent basis with three seeds and ships the first; solves the closed forms; ablates the
 three losses. Writes gconv_jax/bases/pretrained/*.npz and experiments/results/bases.json, from which
-`python -m experiments.ship --table` prints the tables of the README.
+`python -m experiments.ship --table` prints the tables of the README, and the pictures beside it.
 """
 
 import json
@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 import gconv_jax as gj
+from experiments import figures
 from experiments.pretrain import Config, Data, card_of, learn, load_data, settle
 from gconv_jax.bases.files import shipped_file
 from gconv_jax.bases.quality import BasisQuality, Moments, judge, patch_moments
@@ -64,6 +65,7 @@ def ship() -> None:
     data = load_data(Config().images, print)
     moments = {(g, k): patch_moments(data.test, g, k) for g, k in sorted({(8, 3), *CLOSED_FORMS})}
     SHIPPED.mkdir(exist_ok=True)
+    RESULTS.parent.mkdir(exist_ok=True)
     rows, ablation = [], []
     for g, k in CLOSED_FORMS:
         config = Config(solver="closed_form", orientations=g, kernel=k)
@@ -71,6 +73,8 @@ def ship() -> None:
         rows.append(_row(config, quality))
         path = SHIPPED / shipped_file("closed_form", g, k)
         gj.save_basis(path, basis, card=card_of(config, data, quality))
+        if (g, k) == (8, 3):
+            figures.draw_basis(RESULTS.parent, "closed_form", basis, data.test)
     for kind in DESCENT:
         made = []
         for seed in SEEDS:
@@ -102,7 +106,6 @@ def ship() -> None:
         "bases": rows,
         "ablation": ablation,
     }
-    RESULTS.parent.mkdir(exist_ok=True)
     write_whole(RESULTS, json.dumps(results, indent=1) + "\n")
     print(f"wrote {RESULTS} and {SHIPPED}/")
 
@@ -121,7 +124,7 @@ def tables(results: dict[str, Any]) -> str:
     """Returns the README's tables, in Markdown."""
 
     def number(value: float) -> str:
-        return f"{value:.4f}" if value < 1e4 else "incomplete"
+        return f"{value:.5f}" if value < 0.1 else f"{value:.4f}"
 
     lines = [
         "| basis | G | k | error | condition number | residual | made with |",
@@ -131,7 +134,7 @@ def tables(results: dict[str, Any]) -> str:
         error = number(row["error"])
         if "seeds" in row:
             of = row["seeds"]["error"]
-            error += f" ({of['mean']:.4f} ± {of['std']:.4f})"
+            error += f" ({of['mean']:.5f} ± {of['std']:.5f})"
         made = f"`{row['command']}`" if "command" in row else f"`gj.make_basis({row['name']!r})`"
         lines.append(
             f"| {row['name']} | {row['orientations']} | {row['kernel_size']} | {error} | "

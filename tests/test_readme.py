@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
+
+from experiments import ship
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -16,6 +19,18 @@ def test_example_prints_what_it_says():
     with contextlib.redirect_stdout(out):
         exec(code, {})
     assert out.getvalue() == printed
+
+
+def test_tables_are_those_of_the_results():
+    text = README.read_text()
+    results = json.loads(ship.RESULTS.read_text())
+    for table in ship.tables(results).split("\n\n"):
+        assert table in text
+
+
+def test_pictures_are_there():
+    for picture in re.findall(r"!\[.*?\]\((.*?)\)", README.read_text()):
+        assert (README.parent / picture).read_bytes().startswith(b"\x89PNG")
 
 
 def test_targets_exist():
