@@ -12,7 +12,6 @@ import dataclasses
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +26,7 @@ from tqdm import tqdm
 import gconv_jax as gj
 from experiments import figures
 from gconv_jax.bases.quality import BasisQuality, judge, patch_moments
+from gconv_jax.data.__main__ import main as prepare_data
 from gconv_jax.training import parallel
 from gconv_jax.training.checkpoints import Checkpoints
 from gconv_jax.training.pretraining import (
@@ -69,7 +69,8 @@ class Config:
     checkpoint_every: int = 250
     """steps between two checkpoints, a multiple of 50"""
     workdir: Path | None = None
-    """folder for all that the run writes; by default one below runs/pretrain"""
+    """folder for all that the run writes; by default one below runs/pretrain, named after the
+    options"""
 
     def check(self) -> None:
         """Refuses what would fail later, in one sentence."""
@@ -93,26 +94,26 @@ class Config:
         return self.basis if self.solver == "descent" else "closed_form"
 
     @property
+    def changed(self) -> dict[str, Any]:
+        """The options, by name, that are not as by default."""
+        options = dataclasses.asdict(self) | {"weights": None, "workdir": None}
+        defaults = dataclasses.asdict(Config()) | {"weights": None, "workdir": None}
+        for values, weights in ((options, self.weights), (defaults, Config().weights)):
+            values |= {f"weights.{name}": value for name, value in weights._asdict().items()}
+        return {name: value for name, value in options.items() if value != defaults[name]}
+
+    @property
     def folder(self) -> Path:
-        """Where the run lives."""
-        name = f"{self.name}-g{self.orientations}-k{self.kernel}-seed{self.seed}"
+        """Where the run lives: `workdir`, or a folder named after the options."""
+        named = ("basis", "solver", "orientations", "kernel", "seed")
+        others = [f"-{name}{value}" for name, value in self.changed.items() if name not in named]
+        name = f"{self.name}-g{self.orientations}-k{self.kernel}-seed{self.seed}{''.join(others)}"
         return self.workdir or Path("runs/pretrain") / name
 
     @property
     def command(self) -> str:
         """The command line that makes this basis."""
-        default = Config()
-        flags = [
-            f"--{key.replace('_', '-')} {getattr(self, key)}"
-            for key in ("basis", "solver", "orientations", "kernel", "steps", "batch",
-                        "learning_rate", "seed", "images")
-            if getattr(self, key) != getattr(default, key)
-        ]  # fmt: skip
-        flags += [
-            f"--weights.{key} {value}"
-            for key, value in self.weights._asdict().items()
-            if value != getattr(default.weights, key)
-        ]
+        flags = [f"--{name.replace('_', '-')} {value}" for name, value in self.changed.items()]
         return " ".join(["python -m experiments.pretrain", *flags])
 
 
@@ -126,23 +127,23 @@ class Data:
     source: str
 
 
-def load_data(images: int, say: Callable[[str], None]) -> Data:
-    """Loads the images, in the colours' standard units; says so if only the embedded are there."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        train = gj.data.load("cifar10", split="train").images
-        sizes = {"validation": 200, "test": 500}
-        held = {s: gj.data.load("cifar10", split=s).images[:n] for s, n in sizes.items()}
-    embedded = bool(caught)
-    for warning in caught:
-        say(str(warning.message))
+def load_data(images: int) -> Data:
+    """Prepares and loads CIFAR-10 in standard units; says so if only the embedded part is there."""
+    prepared = prepare_data(["cifar10"]) == 0
+    source: Any = "prepared" if prepared else "embedded"
+    if not prepared:
+        print("learning from the small subset of CIFAR-10 that is embedded in the package instead")
+    splits = ("train", "validation", "test")
+    train, validation, test = (
+        gj.data.load("cifar10", split=split, source=source).images for split in splits
+    )
     mean, std = gj.data.colour_statistics(train)
     train, validation, test = (
         np.asarray(gj.data.normalise(x, mean=mean, std=std))
-        for x in (train[:images], held["validation"], held["test"])
+        for x in (train[:images], validation[:200], test[:500])
     )
-    source = "CIFAR-10, embedded subset" if embedded else "CIFAR-10"
-    return Data(train, validation, test, f"{source}, {len(train)} training images")
+    kind = "" if prepared else "embedded subset, "
+    return Data(train, validation, test, f"CIFAR-10, {kind}{len(train)} training images")
 
 
 def descend(config: Config, data: Data) -> tuple[jax.Array, bool]:
@@ -297,7 +298,7 @@ def main(config: Config) -> int:
         f"filters, by {config.solver}, seed {config.seed}, on {jax.device_count()} "
         f"{jax.default_backend()} device(s)"
     )
-    data = load_data(config.images, print)
+    data = load_data(config.images)
     learned = learn(config, data)
     if learned is None:
         print(f"stopped and saved; the same command goes on from here: {folder}")
@@ -318,7 +319,7 @@ def main(config: Config) -> int:
 def run() -> int:
     """Reads the command line; a bad option is one sentence, not a traceback."""
     try:
-        return main(tyro.cli(Config, description=__doc__))
+        return main(tyro.cli(Config, prog="python -m experiments.pretrain", description=__doc__))
     except (ValueError, FloatingPointError, gj.data.DataError) as error:
         print(f"pretrain: {error}", file=sys.stderr)
         return 2

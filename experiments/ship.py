@@ -62,7 +62,7 @@ def make(config: Config, data: Data, moments: Moments) -> tuple[jax.Array, Basis
 
 def ship() -> None:
     """Makes everything."""
-    data = load_data(Config().images, print)
+    data = load_data(Config().images)
     moments = {(g, k): patch_moments(data.test, g, k) for g, k in sorted({(8, 3), *CLOSED_FORMS})}
     SHIPPED.mkdir(exist_ok=True)
     RESULTS.parent.mkdir(exist_ok=True)
@@ -93,8 +93,7 @@ def ship() -> None:
         quality = judge(np.asarray(gj.make_basis(name)), moments[8, 3])
         rows.append({"name": name, "orientations": 8, "kernel_size": 3} | quality._asdict())
     for name, weights in ABLATIONS.items():
-        folder = Path("runs/pretrain") / f"ablation-{name.replace(' ', '-')}"
-        config = Config(weights=weights, workdir=folder)
+        config = Config(weights=weights)
         _, quality = make(config, data, moments[8, 3])
         ablation.append({"losses": name, "command": config.command} | quality._asdict())
     results = {

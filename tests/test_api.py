@@ -96,7 +96,8 @@ def test_works_on_several_devices(run_python):
         basis, coeffs = gj.make_basis("weiler"), jax.random.normal(jax.random.key(1), (9, 3, 5))
         mesh = jax.make_mesh((2,), ("batch",))
         spread = jax.device_put(x, NamedSharding(mesh, PartitionSpec("batch")))
-        f = jax.jit(lambda x: gj.act(gj.lift_conv(gj.rotate(x, 0.3), coeffs, basis), 1))
+        angles = jnp.arange(4.0)  # one for each image
+        f = jax.jit(lambda x: gj.act(gj.lift_conv(gj.rotate(x, angles), coeffs, basis), 1))
         y = f(spread)
         assert len(y.sharding.device_set) == 2, y.sharding
         assert jnp.allclose(y, f(x), atol=1e-5)

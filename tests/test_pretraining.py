@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import gconv_jax as gj
+from experiments.pretrain import Config
 from gconv_jax.bases import learned
 from gconv_jax.bases.quality import judge, patch_moments
 from gconv_jax.training import parallel
@@ -194,6 +195,18 @@ def test_the_log_has_each_step_once(tmp_path):
     assert [(r["step"], r["loss"]) for r in records] == [(10, 0.1), (20, 0.05), (30, 0.0)]
 
 
+def test_folders_and_commands_follow_the_options():
+    assert Config().command == "python -m experiments.pretrain"
+    assert Config().folder == Path("runs/pretrain/partial-g8-k3-seed0")
+    config = Config(basis="full", kernel=5, steps=10, weights=LossWeights(reconstruction=0))
+    assert config.command.split()[3:] == (
+        ["--basis", "full", "--kernel", "5", "--steps", "10", "--weights.reconstruction", "0"]
+    )
+    assert config.folder.name == "full-g8-k5-seed0-steps10-weights.reconstruction0"
+    assert Config(workdir=Path("mine"), seed=3).folder == Path("mine")
+    assert Config(solver="closed_form", orientations=16).name == "closed_form"
+
+
 # The command line, on embedded images, in a process of its own.
 
 OPTIONS = ["--steps", "200", "--batch", "8", "--images", "100", "--checkpoint-every", "50"]
@@ -222,7 +235,7 @@ def uninterrupted(tmp_path_factory):
 
 def test_command_says_and_leaves_all_it_should(uninterrupted):
     run, out = uninterrupted
-    assert "embedded subset" in out  # nothing else could be reached, and it says so
+    assert "embedded in the package instead" in out  # nothing else could be reached
     rows = dict(re.findall(r"^(\w+) +(\d\.\d{4}) +\S+ +\S+$", out, re.MULTILINE))
     assert set(rows) == {"partial", "weiler", "gaussian", "bilinear", "random"}
     assert float(rows["partial"]) < float(rows["bilinear"])
