@@ -95,12 +95,13 @@ def test_works_on_several_devices(run_python):
         x = jax.random.normal(jax.random.key(0), (4, 8, 8, 3))
         basis, coeffs = gj.make_basis("weiler"), jax.random.normal(jax.random.key(1), (9, 3, 5))
         mesh = jax.make_mesh((2,), ("batch",))
-        spread = jax.device_put(x, NamedSharding(mesh, PartitionSpec("batch")))
+        over_batch = NamedSharding(mesh, PartitionSpec("batch"))
+        spread = jax.device_put(x, over_batch)
         angles = jnp.arange(4.0)  # one for each image
-        f = jax.jit(lambda x: gj.act(gj.lift_conv(gj.rotate(x, angles), coeffs, basis), 1))
-        y = f(spread)
+        f = jax.jit(lambda x, a: gj.act(gj.lift_conv(gj.rotate(x, a), coeffs, basis), 1))
+        y = f(spread, jax.device_put(angles, over_batch))
         assert len(y.sharding.device_set) == 2, y.sharding
-        assert jnp.allclose(y, f(x), atol=1e-5)
+        assert jnp.allclose(y, f(x, angles), atol=1e-5)
         """,
         XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )

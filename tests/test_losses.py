@@ -178,6 +178,7 @@ def test_quality_does_not_depend_on_the_choice_of_elements(rng, images):
             r"r must .* 3 images.* shape \(2,",
         ),
         (lambda e, x: gj.basis_quality(e, x[:0]), "images must be at least one"),
+        (lambda e, x: gj.basis_quality(e, 0 * x), "images must show something in their centre"),
         (lambda e, x: gj.basis_quality(e, x.astype(np.uint8)), "images must be floating-point"),
     ],
 )

@@ -102,6 +102,8 @@ def patch_moments(
         total = Moments(
             *(t + np.asarray(new, np.float64) for t, new in zip(total, sums, strict=True))
         )
+    if not total.first.any():
+        raise ValueError("images must show something in their centre, but they are zero there.")
     return total
 
 
