@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 # The suite compiles thousands of small programs and runs each of them once or twice: compile them
-# quickly rather than well. For programs as a user gets them, and twice the time:
+# quickly rather than well. For programs as a user gets them, in half as much time again:
 # XLA_FLAGS=--xla_backend_optimization_level=3 make test
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
