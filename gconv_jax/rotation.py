@@ -79,18 +79,16 @@ def rotate(
 
 def _as_angle(angle: ArrayLike) -> Any:
     """Returns angles that are known as a NumPy array, others as a JAX one, of floating-point."""
-    if isinstance(angle, jax.Array):
-        array: Any = angle
-    else:
-        try:
-            array = np.asarray(angle)
-        except ValueError:
-            array = np.asarray(None)
+    known = not isinstance(angle, jax.Array)
+    try:
+        array: Any = np.asarray(angle) if known else angle
+    except ValueError:  # a ragged list
+        array = np.asarray(None)
     if jnp.issubdtype(array.dtype, jnp.integer):
-        array = array.astype(np.float32 if array is angle else np.float64)
+        array = array.astype(np.float64 if known else np.float32)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(f"angle must be real numbers in radians, but got {angle!r}.")
-    if array is not angle and not np.isfinite(array).all():
+    if known and not np.isfinite(array).all():
         raise ValueError(f"angle must be finite, but got {angle!r}.")
     return array
 

@@ -49,6 +49,7 @@ def error(fn, x=X, **options):
         (lambda: gj.rotate(X, "a"), "angle must be real numbers in radians, but got 'a'"),
         (lambda: gj.rotate(X, [1, [2]]), r"angle must be real numbers .* but got \[1, \[2\]\]"),
         (lambda: gj.rotate(X, np.nan), "angle must be finite, but got nan"),
+        (lambda: gj.rotate(X, np.array([0, np.inf])), "angle must be finite, but got array"),
         (lambda: gj.roll(Y, None), "steps must be one integer number .* but got None"),
         (lambda: gj.pool_orientations(Y[..., :0, :]), "y must have at least one orientation"),
         # Parameters that were made for something else.

@@ -183,6 +183,10 @@ def test_whole_numbers_are_angles_too(rng):
     x = rng.normal(size=(9, 9, 1)).astype(np.float32)
     for angle in (0, 1, -7, 100_000):
         np.testing.assert_array_equal(gj.rotate(x, angle), gj.rotate(x, float(angle)))
+        np.testing.assert_array_equal(gj.rotate(x, np.array(angle)), gj.rotate(x, float(angle)))
+        np.testing.assert_allclose(
+            jax.jit(gj.rotate)(x, angle), gj.rotate(x, float(angle)), atol=1e-5
+        )
         np.testing.assert_allclose(
             gj.rotate(x, jnp.int32(angle)), gj.rotate(x, float(angle)), atol=1e-5
         )
