@@ -14,6 +14,7 @@ from gconv_jax.bases import (
 )
 from gconv_jax.conv import filter_bank, group_conv, lift_conv
 from gconv_jax.equivariance import assert_equivariant, equivariance_error
+from gconv_jax.folding import fold
 from gconv_jax.layers import GroupConv, LiftConv
 from gconv_jax.models import AllCNN, GroupAllCNN
 from gconv_jax.orientations import act, pool_orientations, roll
@@ -34,6 +35,7 @@ __all__ = [
     "equivariance_error",
     "equivariance_loss",
     "filter_bank",
+    "fold",
     "group_conv",
     "lift_conv",
     "load_basis",

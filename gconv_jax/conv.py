@@ -71,6 +71,7 @@ def lift_conv(
     *,
     strides: int = 1,
     padding: Padding = "SAME",
+    plain: bool = False,
 ) -> jax.Array:
     """Convolves images with filters at every orientation: from the plane to the group.
 
@@ -89,6 +90,8 @@ def lift_conv(
       basis: `[G, N, k, k]` with `G` a multiple of 4 and `k` odd, as `make_basis` gives it.
       strides: step of the windows, the same in both directions.
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
+      plain: whether to use XLA's convolution on CPU too, which is slower there but the same sum
+        in the same order as elsewhere, and can be differentiated forward (`jax.jvp`).
 
     Returns:
       Feature map `[B, H', W', G, C_out]` in the dtype of `x`; sums are taken in float32 or better.
@@ -105,7 +108,7 @@ def lift_conv(
     coeffs, basis = _check_lift(coeffs, basis)
     _checks.check_agree("C_in, the number of input channels", x=(x, -1), coeffs=(coeffs, -2))
     windows = _check_windows("x", x, basis.shape[-1], strides, padding)
-    return _lift_conv(x, coeffs, basis, **windows)
+    return _lift_conv(x, coeffs, basis, **windows, plain=bool(plain))
 
 
 def group_conv(
@@ -115,6 +118,7 @@ def group_conv(
     *,
     strides: int = 1,
     padding: Padding = "SAME",
+    plain: bool = False,
 ) -> jax.Array:
     """Convolves a feature map on the group: filters are rotated, and rolled along with it.
 
@@ -135,6 +139,8 @@ def group_conv(
         `None` for the 1x1 convolution, which is the roll alone.
       strides: step of the windows, the same in both directions.
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
+      plain: whether to use XLA's convolution on CPU too, which is slower there but the same sum
+        in the same order as elsewhere, and can be differentiated forward (`jax.jvp`).
 
     Returns:
       Feature map `[B, H', W', G, C_out]` in the dtype of `y`; sums are taken in float32 or better.
@@ -152,24 +158,22 @@ def group_conv(
     _checks.check_agree("G, the number of orientations", y=(y, -2), coeffs=(coeffs, 0))
     _checks.check_agree("C_in, the number of input channels", y=(y, -1), coeffs=(coeffs, -2))
     windows = _check_windows("y", y, 1 if basis is None else basis.shape[-1], strides, padding)
-    return _group_conv(y, coeffs, basis, **windows)
+    return _group_conv(y, coeffs, basis, **windows, plain=bool(plain))
 
 
-@partial(jax.jit, static_argnames=("strides", "padding"))
-def _lift_conv(
-    x: jax.Array, coeffs: jax.Array, basis: jax.Array, *, strides: int, padding: Padding
-) -> jax.Array:
-    out = correlate(x, _lift_bank(coeffs, basis), strides, padding)
+@partial(jax.jit, static_argnames=("strides", "padding", "plain"))
+def _lift_conv(x: jax.Array, coeffs: jax.Array, basis: jax.Array, **windows: Any) -> jax.Array:
+    out = correlate(x, _lift_bank(coeffs, basis), **windows)
     return out.reshape(*out.shape[:3], basis.shape[0], coeffs.shape[-1])
 
 
-@partial(jax.jit, static_argnames=("strides", "padding"))
+@partial(jax.jit, static_argnames=("strides", "padding", "plain"))
 def _group_conv(
-    y: jax.Array, coeffs: jax.Array, basis: jax.Array | None, *, strides: int, padding: Padding
+    y: jax.Array, coeffs: jax.Array, basis: jax.Array | None, **windows: Any
 ) -> jax.Array:
     b, h, w, g, c = y.shape
     bank = _group_bank(coeffs, basis)
-    out = correlate(y.reshape(b, h, w, g * c), bank, strides, padding)
+    out = correlate(y.reshape(b, h, w, g * c), bank, **windows)
     return out.reshape(*out.shape[:3], g, coeffs.shape[-1])
 
 

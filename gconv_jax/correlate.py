@@ -1,23 +1,112 @@
-"""How a filter bank meets a feature map: the one place that names a convolution primitive."""
+"""How a filter bank meets a feature map: the one place that chooses the way to convolve.
+
+On GPU and TPU it is the vendor's convolution. XLA's own on CPU is fair forward, but its gradients
+take 3 to 10 times as long as they need to. So there `way` chooses from the shapes alone:
+
+- `"winograd"`: fewer multiplications, for 3x3 and 5x5 filters with stride 1;
+- `"patches"`: one matrix product with all that a filter sees, for the rest.
+
+All give the same to float32 accuracy. The choice is made when a program is lowered for a platform.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
+from gconv_jax import winograd
 from gconv_jax._dtypes import sum_dtype
 
 Padding = str | tuple[tuple[int, int], tuple[int, int]]
+Way = Literal["winograd", "patches"]
 
 
-def correlate(x: jax.Array, kernel: jax.Array, strides: int, padding: Padding) -> jax.Array:
+class Windows(NamedTuple):
+    """Where the windows lie: their step, and the zeros around the map."""
+
+    strides: int
+    margins: winograd.Margins
+
+
+_Correlation = Callable[[jax.Array, jax.Array, Windows], jax.Array]
+
+
+def correlate(
+    x: jax.Array, kernel: jax.Array, strides: int, padding: Padding, *, plain: bool = False
+) -> jax.Array:
     """Cross-correlates `x` `[B, H, W, I]` with `kernel` `[k, k, I, O]` to `[B, H', W', O]`.
 
-    The result has the dtype of `x`; sums are taken in float32 or better.
+    The result has the dtype of `x`; sums are taken in float32 or better. With `plain` it is XLA's
+    convolution on every platform.
     """
+    k = len(kernel)
+    if isinstance(padding, str):
+        rows, columns = lax.padtype_to_pads(x.shape[1:3], (k, k), (strides, strides), padding)
+        padding = (rows, columns)
+    windows = Windows(strides, padding)
+    kernel = kernel.astype(x.dtype)
+    if plain:
+        return _plain(x, kernel, windows)
+    on_cpu = {"winograd": _winograd, "patches": _patches}[way(kernel.shape, strides)]
+
+    def choose(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        out: jax.Array = lax.platform_dependent(
+            x,
+            kernel,
+            cpu=lambda x, kernel: on_cpu(x, kernel, windows),
+            default=lambda x, kernel: _plain(x, kernel, windows),
+        )
+        return out
+
+    # What is kept for the gradients is `x` and `kernel`, not what either platform would keep.
+    # On CPU the transforms are not computed twice for it: XLA sees that they are the same.
+    return jax.checkpoint(choose, prevent_cse=False)(x, kernel)
+
+
+def way(kernel: tuple[int, ...], strides: int) -> Way:
+    """Chooses how to correlate with a kernel of shape `[k, k, I, O]` on a CPU."""
+    k, _, i, _ = kernel
+    few_inputs = k * k * i <= 128
+    return "winograd" if strides == 1 and k in winograd.SCHEMES and not few_inputs else "patches"
+
+
+def _plain(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
     return lax.conv_general_dilated(
         x,
-        kernel.astype(x.dtype),
-        window_strides=(strides, strides),
-        padding=padding,
+        kernel,
+        window_strides=2 * (windows.strides,),
+        padding=windows.margins,
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         preferred_element_type=sum_dtype(x.dtype),
     ).astype(x.dtype)
+
+
+def _summing(function: _Correlation) -> _Correlation:
+    """Lets a function compute in the dtype that sums are taken in."""
+
+    def call(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
+        dtype = sum_dtype(x.dtype)
+        return function(x.astype(dtype), kernel.astype(dtype), windows).astype(x.dtype)
+
+    return call
+
+
+@_summing
+def _winograd(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
+    return winograd.correlate(x, kernel, windows.margins)
+
+
+@_summing
+def _patches(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
+    k, _, i, o = kernel.shape
+    strides = windows.strides
+    x = jnp.pad(x, ((0, 0), *windows.margins, (0, 0)))
+    h, w = (size - k + 1 for size in x.shape[1:3])
+    taps = [x[:, p : p + h : strides, q : q + w : strides] for p in range(k) for q in range(k)]
+    seen = jnp.concatenate(taps, axis=-1)  # [B, H', W', k * k * I]
+    # Filters first by output: in the other order, the product for their gradient would first
+    # transpose its larger operand, which takes longer than the product.
+    filters = kernel.reshape(k * k * i, o).T
+    return lax.dot_general(seen, filters, (((3,), (1,)), ((), ())))

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 from gconv_jax import _checks
 from gconv_jax.conv import group_conv, lift_conv
 from gconv_jax.correlate import Padding
+from gconv_jax.norm import batch_statistics, norm_relu
 
 
 def variance_preserving(
@@ -33,6 +34,7 @@ class _BasisConv(nn.Module):
     strides: int = 1
     padding: Padding = "SAME"
     use_bias: bool = False
+    plain: bool = False
     dtype: DTypeLike | None = None
     param_dtype: DTypeLike = jnp.float32
     coeffs_init: nn.initializers.Initializer = variance_preserving
@@ -70,6 +72,9 @@ class _BasisConv(nn.Module):
     def _compute_dtype(self, x: jax.Array) -> DTypeLike:
         return self.dtype or jnp.promote_types(x.dtype, self.param_dtype)
 
+    def _windows(self) -> dict[str, Any]:
+        return {"strides": self.strides, "padding": self.padding, "plain": self.plain}
+
     def _add_bias(self, y: jax.Array) -> jax.Array:
         """Adds one number a channel, the same at every orientation: a turn does not change it."""
         if not self.use_bias:
@@ -91,6 +96,7 @@ class LiftConv(_BasisConv):
         (see `lift_conv`).
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
       use_bias: whether to add a bias, one number a channel for all orientations.
+      plain: whether to use XLA's convolution on CPU too, as in the function.
       dtype: to compute in; by default that of the input and the parameters together. Filters are
         always synthesised in the precision of the parameters.
       param_dtype: of the parameters.
@@ -115,7 +121,9 @@ class LiftConv(_BasisConv):
         coeffs = self._coeffs("[N, C_in, C_out]", basis.shape[1], x.shape[-1], self.features)
         x = x.astype(self._compute_dtype(x))
         return self._add_bias(
-            lift_conv(x, coeffs, basis, strides=self.strides, padding=self.padding)
+            lift_conv(
+                x, coeffs, basis, strides=self.strides, padding=self.padding, plain=self.plain
+            )
         )
 
 
@@ -131,6 +139,7 @@ class GroupConv(_BasisConv):
         (see `group_conv`).
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
       use_bias: whether to add a bias, one number a channel for all orientations.
+      plain: whether to use XLA's convolution on CPU too, as in the function.
       dtype: to compute in; by default that of the input and the parameters together. Filters are
         always synthesised in the precision of the parameters.
       param_dtype: of the parameters.
@@ -161,5 +170,38 @@ class GroupConv(_BasisConv):
             coeffs = self._coeffs("[G, N, C_in, C_out]", g, basis.shape[1], c, self.features)
         y = y.astype(self._compute_dtype(y))
         return self._add_bias(
-            group_conv(y, coeffs, basis, strides=self.strides, padding=self.padding)
+            group_conv(
+                y, coeffs, basis, strides=self.strides, padding=self.padding, plain=self.plain
+            )
         )
+
+
+class NormReLU(nn.Module):
+    """Batch norm over all but the last axis, ReLU, and 2x2 max pooling if asked for.
+
+    Its variables are those of `nn.BatchNorm`, and its result the same. With `axis_name` the batch
+    is that of all devices along it.
+    """
+
+    pool: bool = False
+    momentum: float = 0.9
+    param_dtype: DTypeLike = jnp.float32
+    axis_name: str | None = None
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
+        """Maps `[B, H, W, ..., C]` to the same, or with pooling `[B, H // 2, W // 2, ..., C]`."""
+        shape = x.shape[-1:]
+        mean = self.variable("batch_stats", "mean", jnp.zeros, shape, jnp.float32)
+        var = self.variable("batch_stats", "var", jnp.ones, shape, jnp.float32)
+        scale = self.param("scale", nn.initializers.ones_init(), shape, self.param_dtype)
+        bias = self.param("bias", nn.initializers.zeros_init(), shape, self.param_dtype)
+        statistics = mean.value, var.value
+        if train:
+            alone = self.is_initializing()  # outside of the devices' common program
+            statistics = batch_statistics(x, None if alone else self.axis_name)
+            if not alone:
+                for running, new in zip((mean, var), statistics, strict=True):
+                    kept = self.momentum * running.value
+                    running.value = kept + (1 - self.momentum) * new.astype(kept.dtype)
+        return norm_relu(x, *statistics, scale, bias, pool=self.pool)

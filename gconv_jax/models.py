@@ -13,10 +13,11 @@ from jax.typing import ArrayLike, DTypeLike
 
 from gconv_jax import _checks
 from gconv_jax._dtypes import sum_dtype
-from gconv_jax.layers import GroupConv, LiftConv
+from gconv_jax.correlate import correlate
+from gconv_jax.layers import GroupConv, LiftConv, NormReLU
 
 # Makes and applies one convolution: (x, features, whether it is 1x1, name) -> feature map.
-_Conv = Callable[[jax.Array, int, bool, str], jax.Array]
+_MakeConv = Callable[[jax.Array, int, bool, str], jax.Array]
 
 
 class _NineConvs(nn.Module):
@@ -24,8 +25,10 @@ class _NineConvs(nn.Module):
     widths: tuple[int, int] = (96, 192)
     dtype: DTypeLike | None = None
     param_dtype: DTypeLike = jnp.float32
+    axis_name: str | None = None
+    plain: bool = False
 
-    def _classify(self, images: ArrayLike, conv: _Conv, *, train: bool) -> jax.Array:
+    def _classify(self, images: ArrayLike, conv: _MakeConv, *, train: bool) -> jax.Array:
         x = _checks.as_floating("x", images, "[B, H, W, C_in]")
         if min(x.shape[1:3]) < 4:
             raise ValueError(
@@ -38,22 +41,38 @@ class _NineConvs(nn.Module):
         features = 3 * [narrow] + 6 * [wide]
         for i in range(1, 10):
             x = conv(x, features[i - 1], i > 7, f"conv{i}")
-            norm = nn.BatchNorm(
-                not train,
-                momentum=0.9,
-                dtype=self.dtype,
+            norm = NormReLU(
+                pool=i in (3, 6),
                 param_dtype=self.param_dtype,
+                axis_name=self.axis_name,
                 name=f"norm{i}",
             )
-            x = nn.relu(norm(x))
-            if i in (3, 6):
-                window = (2, 2) + (1,) * (x.ndim - 4)  # not over the orientations
-                x = nn.max_pool(x, window, strides=window)
-        x = x.max(axis=tuple(range(1, x.ndim - 1)))  # [B, C]
+            x = norm(x, train=train)
+        # By index: the gradient of `max` looks for the maximum by equality, and loses it where XLA
+        # computes `x` anew with other rounding.
+        x = x.reshape(len(x), -1, x.shape[-1])
+        x = jnp.take_along_axis(x, x.argmax(axis=1, keepdims=True), axis=1)[:, 0]  # [B, C]
         head = nn.Dense(
             num_classes, dtype=sum_dtype(x.dtype), param_dtype=self.param_dtype, name="head"
         )
         return head(x)
+
+
+class _Conv(nn.Module):
+    """`nn.Conv` with its defaults, without bias, through `correlate`: fast on CPU too."""
+
+    features: int
+    kernel_size: int
+    dtype: DTypeLike | None
+    param_dtype: DTypeLike
+    plain: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, self.param_dtype)
+        x = x.astype(self.dtype or jnp.promote_types(x.dtype, self.param_dtype))
+        return correlate(x, kernel, strides=1, padding="SAME", plain=self.plain)
 
 
 class AllCNN(_NineConvs):
@@ -64,6 +83,9 @@ class AllCNN(_NineConvs):
       widths: channels of the first three convolutions, and of the other six.
       dtype: to compute in; by default that of the input and the parameters together.
       param_dtype: of the parameters.
+      axis_name: of the mapped axis of devices over which batch norm takes its statistics, when it
+        trains on several; none by default.
+      plain: whether to use XLA's convolution on CPU too, which trains slower there.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
@@ -83,14 +105,8 @@ class AllCNN(_NineConvs):
         """
 
         def conv(x: jax.Array, features: int, pointwise: bool, name: str) -> jax.Array:
-            return nn.Conv(
-                features,
-                (1, 1) if pointwise else (3, 3),
-                use_bias=False,
-                dtype=self.dtype,
-                param_dtype=self.param_dtype,
-                name=name,
-            )(x)
+            k = 1 if pointwise else 3
+            return _Conv(features, k, self.dtype, self.param_dtype, self.plain, name=name)(x)
 
         return self._classify(x, conv, train=train)
 
@@ -118,6 +134,9 @@ class GroupAllCNN(_NineConvs):
         other six.
       dtype: to compute in; by default that of the input and the parameters together.
       param_dtype: of the parameters.
+      axis_name: of the mapped axis of devices over which batch norm takes its statistics, when it
+        trains on several; none by default.
+      plain: whether to use XLA's convolution on CPU too, which trains slower there.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
@@ -149,6 +168,7 @@ class GroupAllCNN(_NineConvs):
                 1 if pointwise else basis.shape[-1],
                 dtype=self.dtype,
                 param_dtype=self.param_dtype,
+                plain=self.plain,
                 name=name,
             )(x, None if pointwise else basis)
 
