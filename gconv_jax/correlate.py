@@ -106,7 +106,6 @@ def _patches(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
     h, w = (size - k + 1 for size in x.shape[1:3])
     taps = [x[:, p : p + h : strides, q : q + w : strides] for p in range(k) for q in range(k)]
     seen = jnp.concatenate(taps, axis=-1)  # [B, H', W', k * k * I]
-    # Filters first by output: in the other order, the product for their gradient would first
-    # transpose its larger operand, which takes longer than the product.
-    filters = kernel.reshape(k * k * i, o).T
-    return lax.dot_general(seen, filters, (((3,), (1,)), ((), ())))
+    # As matrices: else the product for the filters' gradient first transposes the larger operand.
+    out = seen.reshape(-1, k * k * i) @ kernel.reshape(k * k * i, o)
+    return out.reshape(*seen.shape[:3], o)

@@ -63,21 +63,20 @@ SCHEMES = {3: cook_toom(4, 3, _POINTS), 5: cook_toom(2, 5, _POINTS)}
 
 def correlate(x: jax.Array, kernel: jax.Array, margins: Margins) -> jax.Array:
     """Correlates `x` `[B, H, W, I]`, with margins of zeros, and `kernel` `[k, k, I, O]`."""
-    k, (_, h, w, _) = len(kernel), x.shape
+    k, (b, h, w, _) = len(kernel), x.shape
     tiles = _tile_columns(_tile_rows(_pad(x, k=k, margins=margins), k=k), k=k)
-    products = jax.tree.map(_dot, tiles, _filters(kernel))
-    rows = _out_rows(products, k=k, size=h + sum(margins[0]) - k + 1)
-    return _out_columns(rows, k=k, size=w + sum(margins[1]) - k + 1)
+    products = jax.tree.map(jnp.matmul, tiles, _filters(kernel))
+    height, width = (n + sum(margin) - k + 1 for n, margin in zip((h, w), margins, strict=True))
+    return _out_columns(_out_rows(products, k=k, size=(b, height, width)), k=k, size=width)
 
 
 @apart
 def _filters(kernel: jax.Array) -> Points:
-    """`G f G^T`, `[O, I]` at each point: one matrix product for all of them."""
+    """`G f G^T`, `[I, O]` at each point: one matrix product for all of them."""
     k, _, i, o = kernel.shape
     g = SCHEMES[k].g
-    filters = kernel.swapaxes(2, 3).reshape(k * k, o * i)
-    points = jnp.asarray(np.kron(g, g), kernel.dtype) @ filters
-    return [list(jnp.unstack(row)) for row in jnp.unstack(points.reshape(len(g), len(g), o, i))]
+    points = jnp.asarray(np.kron(g, g), kernel.dtype) @ kernel.reshape(k * k, i * o)
+    return [list(jnp.unstack(row)) for row in jnp.unstack(points.reshape(len(g), len(g), i, o))]
 
 
 @apart
@@ -98,17 +97,18 @@ def _tile_rows(x: jax.Array, *, k: int) -> list[jax.Array]:
 
 @apart
 def _tile_columns(rows: list[jax.Array], *, k: int) -> Points:
-    """`B d B^T`, `[B, H' / m, W' / m, I]` at each point."""
-    return [_cut(row, k, axis=2) for row in rows]
-
-
-def _dot(tiles: jax.Array, filters: jax.Array) -> jax.Array:
-    return lax.dot_general(tiles, filters, (((3,), (1,)), ((), ())))
+    """`B d B^T`, `[tiles, I]` at each point."""
+    channels = rows[0].shape[-1]
+    return [[p.reshape(-1, channels) for p in _cut(row, k, axis=2)] for row in rows]
 
 
 @apart
-def _out_rows(points: Points, *, k: int, size: int) -> list[jax.Array]:
-    return [_join(column, k, axis=1, size=size) for column in zip(*points, strict=True)]
+def _out_rows(points: Points, *, k: int, size: tuple[int, int, int]) -> list[jax.Array]:
+    b, h, w = size
+    m = len(SCHEMES[k].a)
+    tiles = (b, -(-h // m), -(-w // m), -1)
+    columns = [[p.reshape(tiles) for p in column] for column in zip(*points, strict=True)]
+    return [_join(column, k, axis=1, size=h) for column in columns]
 
 
 @apart

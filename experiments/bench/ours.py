@@ -51,7 +51,9 @@ def make(
         return {"build": build, "compile": time.perf_counter() - start}
     optimiser = optax.amsgrad(1e-3)
 
-    def step(variables: Any, state: Any) -> tuple[Any, Any, jax.Array]:
+    def step(
+        variables: Any, state: Any, images: jax.Array, labels: jax.Array
+    ) -> tuple[Any, Any, jax.Array]:
         def loss_of(params: Any) -> tuple[jax.Array, Any]:
             logits, updated = network.apply(
                 {"params": params, "batch_stats": variables["batch_stats"]},
@@ -70,11 +72,11 @@ def make(
 
     held = [variables, optimiser.init(variables["params"])]
     del variables
-    compiled = jax.jit(step, donate_argnums=(0, 1)).lower(*held).compile()
+    compiled = jax.jit(step, donate_argnums=(0, 1)).lower(*held, images, labels).compile()
     compiling = time.perf_counter() - start
 
     def run() -> None:
-        held[0], held[1], loss = compiled(*held)
+        held[0], held[1], loss = compiled(*held, images, labels)
         assert np.isfinite(float(loss))
 
     PROGRAMS[name] = run
