@@ -24,6 +24,7 @@ class _NineConvs(nn.Module):
     widths: tuple[int, int] = (96, 192)
     dtype: DTypeLike | None = None
     param_dtype: DTypeLike = jnp.float32
+    axis_name: str | None = None
 
     def _classify(self, images: ArrayLike, conv: _Conv, *, train: bool) -> jax.Array:
         x = _checks.as_floating("x", images, "[B, H, W, C_in]")
@@ -43,6 +44,7 @@ class _NineConvs(nn.Module):
                 momentum=0.9,
                 dtype=self.dtype,
                 param_dtype=self.param_dtype,
+                axis_name=self.axis_name,
                 name=f"norm{i}",
             )
             x = nn.relu(norm(x))
@@ -64,6 +66,8 @@ class AllCNN(_NineConvs):
       widths: channels of the first three convolutions, and of the other six.
       dtype: to compute in; by default that of the input and the parameters together.
       param_dtype: of the parameters.
+      axis_name: of the mapped axis of devices over which batch norm takes its statistics, when it
+        trains on several; none by default.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
@@ -118,6 +122,8 @@ class GroupAllCNN(_NineConvs):
         other six.
       dtype: to compute in; by default that of the input and the parameters together.
       param_dtype: of the parameters.
+      axis_name: of the mapped axis of devices over which batch norm takes its statistics, when it
+        trains on several; none by default.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
