@@ -23,7 +23,6 @@ from jax.typing import ArrayLike
 from gconv_jax.data import Images, Position, augment, colour_statistics, image_keys, normalise
 from gconv_jax.training import parallel
 
-
 Fetch = Callable[[], list[dict[str, float]]]
 
 
@@ -105,14 +104,34 @@ def create_train_state(
     state = ClassifierState.create(
         apply_fn=network.apply,
         params=variables["params"],
-        tx=optax.chain(optax.add_decayed_weights(weight_decay), optax.amsgrad(learning_rate)),
+        tx=optax.chain(optax.add_decayed_weights(weight_decay), amsgrad(learning_rate)),
         batch_stats=variables["batch_stats"],
         basis=basis,
         key=jax.random.key_data(draws),
-        position=Position(jnp.int32(0), jnp.int32(0)),  # type: ignore[arg-type]
+        position=Position(jnp.int32(0), jnp.int32(0)),
         steps_per_epoch=steps_per_epoch,
     )
     return state.replace(step=jnp.int32(0))  # as it will be after a step, so as to compile once
+
+
+def amsgrad(learning_rate: float | optax.Schedule) -> optax.GradientTransformation:
+    """Returns AMSGrad as the paper's authors had it, in PyTorch.
+
+    There the maximum is over the plain running mean of the squares, `v = 0.999 v + 0.001 g^2`, and
+    is corrected for its start at zero afterwards:
+
+        w <- w - learning_rate m / sqrt(max(v) / (1 - 0.999^t))
+
+    Optax corrects first, so that the square of the very first gradient, which is by far the
+    largest, stays the maximum for good, and steps stay tiny.
+    """
+    decay = 0.999
+
+    def corrected(step: jax.Array) -> jax.Array:
+        rate = learning_rate(step) if callable(learning_rate) else learning_rate
+        return rate * jnp.sqrt(1 - decay ** (step + 1.0))
+
+    return optax.amsgrad(corrected, b2=decay, bias_correction_nu=False)
 
 
 def train_step(
@@ -269,7 +288,7 @@ def eval_step(
     """
     labels = examples.labels[indices]
     x = normalise(examples.images[indices], mean=examples.mean, std=examples.std)
-    logits = network.apply(variables, x, *_inputs(basis))
+    logits: Any = network.apply(variables, x, *_inputs(basis))
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
     correct = logits.argmax(-1) == labels
     return parallel.total(

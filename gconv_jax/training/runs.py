@@ -32,7 +32,11 @@ def claim(folder: Path, config: Mapping[str, Any]) -> None:
     if not path.exists():
         write_whole(path, json.dumps(ours, indent=2, sort_keys=True) + "\n")
         return
-    theirs = json.loads(path.read_text())
+    check_same(folder, json.loads(path.read_text()), ours)
+
+
+def check_same(folder: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Refuses to go on in a folder with another configuration than its own; says what differs."""
     differing = [
         f"{key} is {theirs.get(key)!r} there and {ours.get(key)!r} here"
         for key in sorted(theirs.keys() | ours.keys())
