@@ -183,16 +183,22 @@ def train(config: Config) -> int:
     config.check()
     folder, path = config.folder, config.folder / "result.json"
     basis = make_basis(config)
-    sha = None if basis is None else fingerprint(basis)
-    settings = config.settings | {"basis_sha256": sha}
+    settings = config.settings | {
+        "basis_sha256": None if basis is None else fingerprint(basis),
+    }
+    data = load_data(settings)
+    if config.recipe.batch > len(data["train"].labels):
+        raise ValueError(
+            f"batch must be at most the {len(data['train'].labels)} training images, "
+            f"but got {config.recipe.batch}."
+        )
     if parallel.first():
         claim(folder, settings)
     if path.exists():
         print(f"this run is done already; remove {folder} to do it anew")
         print(in_lines(json.loads(path.read_text())))
         return 0
-    data = load_data(settings)
-    name = "GroupAllCNN" if config.basis != "conv" else "AllCNN"
+    name = "AllCNN" if basis is None else "GroupAllCNN"
     dtype = None if config.dtype == "float32" else jnp.dtype(config.dtype)
     network = NETWORKS[name](widths=config.recipe.widths, dtype=dtype)
     task = fit.Task(folder, data, network, basis, config.recipe, settings)

@@ -19,7 +19,7 @@ import gconv_jax as gj
 from experiments import reporting
 from experiments.presets import Recipe
 from gconv_jax.training import parallel
-from gconv_jax.training.checkpoints import Checkpoints, newest
+from gconv_jax.training.checkpoints import Checkpoints
 from gconv_jax.training.classification import (
     Augmentation,
     ClassifierState,
@@ -212,7 +212,7 @@ def fit(task: Task, augmentation: Augmentation, seed: int, say: Callable[..., No
                 left = total - end + _evaluation(task, total - end) if end < total else 0.0
                 pace.measure(time.perf_counter() - begun, end - step, left)
             if waiting:  # while the device is at work on the steps after
-                _look(*waiting, None, report, task)
+                _look(*waiting, None, report, checkpoints)
             waiting, step = (end, fetch), end
             stop = parallel.any_process(stopped())
             ends = step % plan.steps == 0
@@ -220,7 +220,7 @@ def fit(task: Task, augmentation: Augmentation, seed: int, say: Callable[..., No
                 continue
             pace.settle("a moment to go")
             validation = judge(state.variables) if ends else None
-            _look(*waiting, validation, report, task)
+            _look(*waiting, validation, report, checkpoints)
             waiting = None
             if validation is not None and choice.is_beaten_by(validation):
                 choice, model = Choice(step, validation), jax.device_get(_copy(state.variables))
@@ -270,27 +270,18 @@ def _look(
     fetch: Fetch,
     validation: dict[str, float] | None,
     report: reporting.Report | None,
-    task: Task,
+    checkpoints: Checkpoints | None,
 ) -> None:
-    """Reports the metrics of a round; stops the run if one is not finite."""
+    """Reports the metrics of a round; stops the run if one of them is not finite."""
     records = fetch()
     for step, values in enumerate(records, start=last - len(records) + 1):
         if not np.isfinite(list(values.values())).all():
-            _stop_at(step, values, task)
+            good = checkpoints.newest() if checkpoints else None
+            shown = ", ".join(f"{name} {value:g}" for name, value in values.items())
+            raise FloatingPointError(
+                f"training has left the finite numbers at step {step} ({shown}); the last good "
+                f"checkpoint is {good or 'none yet'}; try a smaller learning_rate, or dtype "
+                "float32 if it is not, in another workdir."
+            )
     if report is not None:
         report.write(last, records, validation)
-
-
-def _stop_at(step: int, values: dict[str, float], task: Task) -> None:
-    try:
-        good = f"the last good checkpoint is {newest(task.folder)}"
-    except ValueError:
-        good = "there is no checkpoint yet"
-    shown = ", ".join(f"{name} {value:g}" for name, value in values.items())
-    advice = "try a smaller learning_rate"
-    if task.network.dtype is not None:
-        advice += " or dtype float32"
-    raise FloatingPointError(
-        f"training has left the finite numbers at step {step} ({shown}); {good}; {advice}, in "
-        "another workdir."
-    )

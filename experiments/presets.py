@@ -62,11 +62,12 @@ _CPU = dataclasses.replace(
 )
 _SMOKE = dataclasses.replace(
     _CPU,
-    widths=(2, 4),
-    conv_widths=(8, 16),
-    batch=32,
+    widths=(4, 8),
+    conv_widths=(12, 24),
+    batch=16,
     epochs=12,
-    images=192,
+    learning_rate=2e-2,
+    images=160,
     translate=0,
     flip=False,
     embedded=True,

@@ -51,7 +51,10 @@ class _NineConvs(nn.Module):
             if i in (3, 6):
                 window = (2, 2) + (1,) * (x.ndim - 4)  # not over the orientations
                 x = nn.max_pool(x, window, strides=window)
-        x = x.max(axis=tuple(range(1, x.ndim - 1)))  # [B, C]
+        # By index: the gradient of `max` looks for the maximum by equality, and loses it where XLA
+        # computes `x` anew with other rounding.
+        x = x.reshape(len(x), -1, x.shape[-1])
+        x = jnp.take_along_axis(x, x.argmax(axis=1, keepdims=True), axis=1)[:, 0]  # [B, C]
         head = nn.Dense(
             num_classes, dtype=sum_dtype(x.dtype), param_dtype=self.param_dtype, name="head"
         )

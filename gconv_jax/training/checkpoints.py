@@ -80,6 +80,12 @@ class Checkpoints:
             )
         return None
 
+    def newest(self) -> Path | None:
+        """Returns the newest checkpoint, once all that are being written are there."""
+        self._manager.wait_until_finished()
+        steps = _steps(self._folder)
+        return self.path(steps[0]) if steps else None
+
     def _put_aside(self, steps: list[int]) -> None:
         self._manager.close()
         aside = self._folder.with_name(f"{self._folder.name}-damaged")

@@ -99,7 +99,8 @@ def create_train_state(
     network = network.clone(axis_name=parallel.AXIS)
     start, draws = jax.random.split(jax.random.key(seed))
     x = jnp.zeros(np.shape(images), jnp.float32)
-    basis = None if basis is None else jnp.asarray(basis)
+    # A copy: steps take over the memory of the state, and the basis is its owner's.
+    basis = None if basis is None else jnp.array(basis, copy=True)
     variables = jax.jit(network.init)(start, x, *_inputs(basis))
     state = ClassifierState.create(
         apply_fn=network.apply,
@@ -179,7 +180,7 @@ def train_step(
     )
     accuracy = (logits.argmax(-1) == labels).mean(dtype=jnp.float32)
     gradient, metrics = parallel.mean((gradient, {"loss": loss, "accuracy": accuracy}))
-    metrics["gradient_norm"] = optax.global_norm(gradient)
+    metrics["gradient_norm"] = optax.tree.norm(gradient)
     step = state.position.step + 1
     position = Position(
         state.position.epoch + step // state.steps_per_epoch, step % state.steps_per_epoch
