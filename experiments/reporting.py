@@ -58,17 +58,16 @@ class Report:
             self.log.write(step, epoch=epoch, **values)
             for name, value in values.items():
                 self.board.add_scalar(name.replace("validation_", "validation/"), value, step)
-        self.bar.update(len(records))
-        rate = self.bar.format_dict["rate"] or 0.0
-        self.board.add_scalar("images_per_second", rate * self._batch, last)
+        rate = (self.bar.format_dict["rate"] or 0.0) * self._batch
+        self.board.add_scalar("images_per_second", rate, last)
         loss, accuracy = (np.mean([r[name] for r in records]) for name in ("loss", "accuracy"))
-        self.bar.set_description(
-            f"epoch {epoch}/{self._range['total'] // self._epoch}", refresh=False
-        )
-        shown = f"{rate * self._batch:.0f} images/s, loss {loss:.3f}, accuracy {accuracy:.3f}"
+        shown = f"{rate:.0f} images/s, loss {loss:.3f}, accuracy {accuracy:.3f}"
         if validation is not None:
             shown += f", validation {validation['accuracy']:.3f}"
-        self.bar.set_postfix_str(shown)
+        epochs = self._range["total"] // self._epoch
+        self.bar.set_description(f"epoch {epoch}/{epochs}", refresh=False)
+        self.bar.set_postfix_str(shown, refresh=False)
+        self.bar.update(len(records))
 
     def __enter__(self) -> "Report":
         return self

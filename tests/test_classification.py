@@ -220,11 +220,11 @@ def test_two_processes_give_the_parameters_of_one(on_one_device, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    script = textwrap.dedent(DEVICES)
+    options = ["-W", "error", "-c", textwrap.dedent(DEVICES)]
+    arguments = [tmp_path / "two", 4, True, address, 2]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", script, str(tmp_path / "two"), "4", "True"]
-            + [address, "2", str(process)],
+            [sys.executable, *options, *map(str, arguments), str(process)],
             env=os.environ | {"XLA_FLAGS": with_devices(2)},
             stderr=subprocess.PIPE,
             text=True,

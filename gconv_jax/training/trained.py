@@ -49,7 +49,9 @@ def restore(path: str | os.PathLike[str]) -> Trained:
 
 def read_trained(path: str | os.PathLike[str]) -> tuple[Trained, dict[str, Any]]:
     """Returns the trained network of a checkpoint, and the checkpoint's card."""
-    from gconv_jax.training import checkpoints  # orbax takes as long to import as all the rest
+    # Here, because orbax and optax take longer to import than all the rest.
+    from gconv_jax.training import checkpoints
+    from gconv_jax.training.classification import fingerprint
 
     folder = checkpoints.newest(path)
     try:
@@ -61,6 +63,8 @@ def read_trained(path: str | os.PathLike[str]) -> tuple[Trained, dict[str, Any]]
             dtype=jnp.dtype(options["dtype"]) if options["dtype"] else None,
         )
         variables, basis = tree["model"], tree["state"]["basis"]
+        if basis is not None and fingerprint(basis) != card["settings"]["basis_sha256"]:
+            raise ValueError("its basis is not the one that its card names")
     except Exception as error:  # orbax raises many kinds for a damaged checkpoint
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise ValueError(
