@@ -178,7 +178,8 @@ DEVICES = """
         state = state.replace(apply_fn=network.apply)
     state = parallel.everywhere(parallel.from_first(jax.device_get(state)))
     examples = parallel.everywhere(as_examples(data, data))
-    advance = make_advance(augmentation=Augmentation(True, 4, "full"), most=5)
+    # Nothing that leaves flat areas: there orientations tie, and rounding picks the maximum.
+    advance = make_advance(augmentation=Augmentation(flip=True, rotation="90"), most=5)
     indices = np.stack([plan.batch(epoch=0, step=i)[0] for i in range(5)])
     state, fetch = advance(state, examples, indices)
     losses = [r["loss"] for r in fetch()]
@@ -189,7 +190,8 @@ DEVICES = """
 
 
 def with_devices(count):
-    return f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}"
+    """Programs as a user gets them: rounding is what is tested."""
+    return f"--xla_force_host_platform_device_count={count}"
 
 
 def trained(run_python, path, devices, synchronised=True):
