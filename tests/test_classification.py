@@ -178,8 +178,9 @@ DEVICES = """
         state = state.replace(apply_fn=network.apply)
     state = parallel.everywhere(parallel.from_first(jax.device_get(state)))
     examples = parallel.everywhere(as_examples(data, data))
-    # Nothing that leaves flat areas: there orientations tie, and rounding picks the maximum.
-    advance = make_advance(augmentation=Augmentation(flip=True, rotation="90"), most=5)
+    # Not every setting holds 1e-5 here: of four tried, widths (2, 3), flip + 90 degrees, and the
+    # lowest optimisation gave 3e-3 to 5e-2 on some device count. The cause is not established.
+    advance = make_advance(augmentation=Augmentation(True, 4, "full"), most=5)
     indices = np.stack([plan.batch(epoch=0, step=i)[0] for i in range(5)])
     state, fetch = advance(state, examples, indices)
     losses = [r["loss"] for r in fetch()]
