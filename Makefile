@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data pretrain bases test lint format lock clean
+.PHONY: help setup data pretrain bases cifar mnist test lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,15 @@ pretrain: $(READY)  ## learn a basis: BASIS= SOLVER= ORIENTATIONS= KERNEL= STEPS
 
 bases: $(READY)  ## make the bases that ship with the package, anew
 	$(BIN)/python -m experiments.ship
+
+training = $(call option,BASIS,basis) $(call option,AUGMENT,augment) \
+  $(call option,PRESET,preset) $(call option,SEED,seed)
+
+cifar: $(READY)  ## train and judge on CIFAR-10: BASIS= AUGMENT= PRESET= SEED=
+	$(BIN)/python -m experiments.classify --dataset cifar10 $(training)
+
+mnist: $(READY)  ## the same on MNIST
+	$(BIN)/python -m experiments.classify --dataset mnist $(training)
 
 test: $(READY)  ## run the test suite, with coverage of the package
 	$(BIN)/python -m pytest --cov --numprocesses auto --dist loadfile

@@ -9,10 +9,8 @@ Stop it when you like; the same command goes on from the last checkpoint, to the
 
 import contextlib
 import dataclasses
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +33,7 @@ from gconv_jax.training.pretraining import (
     draw,
     pretrain_steps,
 )
-from gconv_jax.training.runs import JsonLines, claim
+from gconv_jax.training.runs import JsonLines, claim, stop_on_interrupt
 
 ROUND = 50  # steps in one dispatch, and between two lines of the log
 COMPARED = ("weiler", "gaussian", "bilinear", "random")
@@ -166,7 +164,7 @@ def descend(config: Config, data: Data) -> tuple[jax.Array, bool]:
 
     with contextlib.ExitStack() as stack:
         checkpoints = stack.enter_context(Checkpoints(config.folder / "checkpoints"))
-        state = checkpoints.restore(state) or state
+        state, _ = checkpoints.restore(state) or (state, {})
         step = int(state.step)
         if step > 0:
             print(f"going on from step {step} of {config.steps}")
@@ -177,7 +175,7 @@ def descend(config: Config, data: Data) -> tuple[jax.Array, bool]:
         bar = stack.enter_context(
             tqdm(total=config.steps, initial=step, unit="step", mininterval=1, file=sys.stdout)
         )
-        stopped = stack.enter_context(_stop_on_interrupt())
+        stopped = stack.enter_context(stop_on_interrupt())
         while step < config.steps and not stopped():
             count = min(ROUND, config.steps - step)
             draws = draw(
@@ -213,17 +211,6 @@ def descend(config: Config, data: Data) -> tuple[jax.Array, bool]:
             if step % config.checkpoint_every == 0 or step == config.steps or stopped():
                 checkpoints.save(step, state)
     return state.apply_fn(state.params), step == config.steps
-
-
-@contextlib.contextmanager
-def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Lets Ctrl-C end the round that is under way, so that it can be saved."""
-    asked = []
-    before = signal.signal(signal.SIGINT, lambda *_: asked.append(True))
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def learn(config: Config, data: Data) -> tuple[jax.Array, float] | None:

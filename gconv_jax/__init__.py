@@ -19,6 +19,7 @@ from gconv_jax.layers import GroupConv, LiftConv
 from gconv_jax.models import AllCNN, GroupAllCNN
 from gconv_jax.orientations import act, pool_orientations, roll
 from gconv_jax.rotation import rotate
+from gconv_jax.training.trained import restore
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ __all__ = [
     "orthogonality_loss",
     "pool_orientations",
     "reconstruction_loss",
+    "restore",
     "roll",
     "rotate",
     "save_basis",

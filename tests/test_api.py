@@ -33,6 +33,7 @@ def test_public_names():
         "orthogonality_loss",
         "pool_orientations",
         "reconstruction_loss",
+        "restore",
         "roll",
         "rotate",
         "save_basis",

@@ -156,7 +156,7 @@ def test_checkpoints_pass_over_what_is_damaged(tmp_path):
     halve_files(folder / "3")
     (folder / "4.orbax-checkpoint-tmp-0").mkdir()  # what a kill leaves of one being written
     with Checkpoints(folder, keep=2) as checkpoints:
-        restored = checkpoints.restore(state, say=said.append)
+        restored, _ = checkpoints.restore(state, say=said.append)
         assert int(restored["step"]) == 2
         np.testing.assert_array_equal(restored["w"], 2 * state["w"])
         [sentence] = said
@@ -164,7 +164,7 @@ def test_checkpoints_pass_over_what_is_damaged(tmp_path):
         checkpoints.save(3, {"w": state["w"], "step": jnp.int32(3)})
     assert not list(folder.glob("*tmp*"))
     with Checkpoints(folder, keep=2) as checkpoints:
-        assert int(checkpoints.restore(state, say=said.append)["step"]) == 3
+        assert int(checkpoints.restore(state, say=said.append)[0]["step"]) == 3
     for damaged in ("2", "3"):
         halve_files(folder / damaged)
     with (

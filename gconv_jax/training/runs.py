@@ -1,8 +1,10 @@
-"""The folder of a run: whose it is, and a log that has each step once, kills or not."""
+"""A run: the folder that is its own, a log that has each step once, and how it is stopped."""
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,11 @@ def claim(folder: Path, config: Mapping[str, Any]) -> None:
     if not path.exists():
         write_whole(path, json.dumps(ours, indent=2, sort_keys=True) + "\n")
         return
-    theirs = json.loads(path.read_text())
+    check_same(folder, json.loads(path.read_text()), ours)
+
+
+def check_same(folder: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Refuses to go on in a folder with another configuration than its own; says what differs."""
     differing = [
         f"{key} is {theirs.get(key)!r} there and {ours.get(key)!r} here"
         for key in sorted(theirs.keys() | ours.keys())
@@ -65,8 +71,25 @@ class JsonLines:
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         self._file.flush()
 
+    def sync(self) -> None:
+        """Returns when all lines are on the disk itself: a checkpoint must not be ahead of them."""
+        os.fsync(self._file.fileno())
+
     def __enter__(self) -> "JsonLines":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Lets Ctrl-C (or SIGTERM) end the round that is under way, so that it can be saved."""
+    asked: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, _: asked.append(number)) for number in signals]
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
