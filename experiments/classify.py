@@ -21,6 +21,7 @@ import tyro
 import gconv_jax as gj
 from experiments import fit, reporting
 from experiments.presets import PRESETS, PresetName, Recipe
+from experiments.tuning import tune
 from gconv_jax.bases import NAMES
 from gconv_jax.data.__main__ import main as prepare_data
 from gconv_jax.training import parallel
@@ -287,7 +288,7 @@ def main(config: Config) -> int:
 
 def run() -> int:
     """Reads the command line; a bad option is one sentence, not a traceback."""
-    # What tunes the process (allocator, flags, caches) belongs here, before any device is woken.
+    tune()
     try:
         return main(tyro.cli(Config, prog="python -m experiments.classify", description=__doc__))
     except (ValueError, FloatingPointError, gj.data.DataError) as error:

@@ -55,7 +55,7 @@ _CPU = dataclasses.replace(
     _PAPER,
     widths=(8, 16),
     conv_widths=(24, 48),
-    epochs=5,
+    epochs=4,
     learning_rate=1e-2,
     schedule="one_cycle",
     checkpoint_every=100,
@@ -75,7 +75,7 @@ _SMOKE = dataclasses.replace(
 )
 _DIGITS = {  # not mirrored: that would make another digit, or none
     "paper": dataclasses.replace(_PAPER, flip=False),
-    "cpu": dataclasses.replace(_CPU, flip=False, epochs=3),
+    "cpu": dataclasses.replace(_CPU, flip=False, epochs=1),
     "smoke": dataclasses.replace(_SMOKE, flip=False),
 }
 

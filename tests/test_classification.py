@@ -160,29 +160,39 @@ def test_both_ways_of_taking_rounds_agree(data):
 
 DEVICES = """
     import sys, pickle, jax, numpy as np, gconv_jax as gj
+    from pathlib import Path
     from gconv_jax.training import parallel
     from gconv_jax.training.classification import *
-    path, devices, synchronised = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
-    coordinator, processes, process = (sys.argv[4:] or [None, 1, 0])
+    begun, path, devices, synchronised = Path(sys.argv[1]), *sys.argv[2:5]
+    coordinator, processes, process = (sys.argv[5:] or [None, 1, 0])
     processes, process = int(processes), int(process)
     if coordinator:
         parallel.connect(coordinator, processes, process)
-    assert jax.device_count() == devices
+    assert jax.device_count() == int(devices)
     data = gj.data.load("cifar10", source="embedded", size=80)
     data = gj.data.Images(data.images[:, ::2, ::2], data.labels)
     plan = gj.data.Plan(80, 16, seed=0, process=process, processes=processes)
     basis = gj.load_basis("partial")
     network = gj.GroupAllCNN(widths=(4, 8))
     state = create_train_state(network, data.images[:1], basis, steps_per_epoch=5)
-    if not synchronised:
+    if synchronised == "False":
         state = state.replace(apply_fn=network.apply)
-    state = parallel.everywhere(parallel.from_first(jax.device_get(state)))
     examples = parallel.everywhere(as_examples(data, data))
-    # Not every setting holds 1e-5 here: of four tried, widths (2, 3), flip + 90 degrees, and the
-    # lowest optimisation gave 3e-3 to 5e-2 on some device count. The cause is not established.
     advance = make_advance(augmentation=Augmentation(True, 4, "full"), most=5)
-    indices = np.stack([plan.batch(epoch=0, step=i)[0] for i in range(5)])
-    state, fetch = advance(state, examples, indices)
+
+    def five_steps(state, epoch):
+        state = parallel.everywhere(parallel.from_first(jax.device_get(state)))
+        indices = np.stack([plan.batch(epoch=epoch, step=i)[0] for i in range(5)])
+        return advance(state, examples, indices)
+
+    # Not from the start. The first steps of AMSGrad are the rate times the sign of the gradient,
+    # so rounding moves an entry by twice the rate whose gradient is next to nothing.
+    if not begun.exists():
+        for epoch in range(4):
+            state, _ = five_steps(state, epoch)
+        begun.write_bytes(pickle.dumps(jax.tree.leaves(jax.device_get(state))))
+    state = jax.tree.unflatten(jax.tree.structure(state), pickle.loads(begun.read_bytes()))
+    state, fetch = five_steps(state, 4)
     losses = [r["loss"] for r in fetch()]
     if process == 0:
         with open(path, "wb") as file:
@@ -195,8 +205,14 @@ def with_devices(count):
     return f"--xla_force_host_platform_device_count={count}"
 
 
-def trained(run_python, path, devices, synchronised=True):
-    run_python(DEVICES, path, devices, synchronised, XLA_FLAGS=with_devices(devices))
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """Where the state is that all begin from, once there is one."""
+    return tmp_path_factory.mktemp("begun") / "state"
+
+
+def trained(run_python, begun, path, devices, synchronised=True):
+    run_python(DEVICES, begun, path, devices, synchronised, XLA_FLAGS=with_devices(devices))
     return pickle.loads(path.read_bytes())
 
 
@@ -209,22 +225,24 @@ def difference(a, b):
 
 
 @pytest.fixture(scope="module")
-def on_one_device(run_python, tmp_path_factory):
-    return trained(run_python, tmp_path_factory.mktemp("one") / "one", 1)
+def on_one_device(run_python, begun, tmp_path_factory):
+    return trained(run_python, begun, tmp_path_factory.mktemp("one") / "one", 1)
 
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
-def test_several_devices_give_the_parameters_of_one(on_one_device, run_python, tmp_path, devices):
-    several = trained(run_python, tmp_path / "several", devices)
+def test_several_devices_give_the_parameters_of_one(
+    on_one_device, run_python, begun, tmp_path, devices
+):
+    several = trained(run_python, begun, tmp_path / "several", devices)
     assert difference(several, on_one_device) < 1e-5
 
 
-def test_two_processes_give_the_parameters_of_one(on_one_device, tmp_path):
+def test_two_processes_give_the_parameters_of_one(on_one_device, begun, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     options = ["-W", "error", "-c", textwrap.dedent(DEVICES)]
-    arguments = [tmp_path / "two", 4, True, address, 2]
+    arguments = [begun, tmp_path / "two", 4, True, address, 2]
     processes = [
         subprocess.Popen(
             [sys.executable, *options, *map(str, arguments), str(process)],
@@ -240,8 +258,8 @@ def test_two_processes_give_the_parameters_of_one(on_one_device, tmp_path):
     assert difference(pickle.loads((tmp_path / "two").read_bytes()), on_one_device) < 1e-5
 
 
-def test_without_synchronised_batch_norm_they_would_not(on_one_device, run_python, tmp_path):
-    variables, _ = trained(run_python, tmp_path / "apart", 2, synchronised=False)
+def test_without_synchronised_batch_norm_they_would_not(on_one_device, run_python, begun, tmp_path):
+    variables, _ = trained(run_python, begun, tmp_path / "apart", 2, synchronised=False)
     assert difference(variables, on_one_device[0]) > 1e-2
 
 

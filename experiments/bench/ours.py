@@ -117,13 +117,12 @@ def answer(what: str, **options: Any) -> Any:
             return layer(**options)
         case "time":
             return seconds(PROGRAMS[options["name"]])
-        case "drop":
-            PROGRAMS.clear()
-            jax.clear_caches()
         case "memory":
             return peak_memory()
         case "about":
             return {"import": IMPORT, "jax": jax.__version__, "threads": len(jax.devices())}
+        case _:
+            raise ValueError(f"what must be make, layer, time, memory or about, not {what!r}.")
 
 
 if __name__ == "__main__":

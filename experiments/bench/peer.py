@@ -51,6 +51,7 @@ class GroupAllCNN(torch.nn.Module):
         self.head = torch.nn.Linear(widths[1], 10)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Maps images `[B, 3, H, W]` to logits."""
         maps = self.convs(nn.GeometricTensor(images, self.images)).tensor
         return self.head(maps.amax((2, 3)))
 
@@ -122,8 +123,6 @@ def answer(what: str, **options: Any) -> Any:
         case "time":
             program = PROGRAMS[options["name"]]
             return min(map(seconds, program)) if isinstance(program, list) else seconds(program)
-        case "drop":
-            PROGRAMS.clear()
         case "memory":
             return peak_memory()
         case "about":
@@ -133,6 +132,8 @@ def answer(what: str, **options: Any) -> Any:
                 "escnn": escnn.__version__,
                 "threads": torch.get_num_threads(),
             }
+        case _:
+            raise ValueError(f"what must be make, layer, time, memory or about, not {what!r}.")
 
 
 if __name__ == "__main__":
