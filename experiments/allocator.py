@@ -2,7 +2,7 @@
 
 By default glibc gives large blocks back to the system when they are freed, and every step pays for
 them again, page by page. It concerns the whole process, so no library should do it by itself; a
-program may. Needs nothing but Python: the benchmark's peer uses it too.
+program may.
 """
 
 import ctypes

@@ -15,6 +15,6 @@ def tune() -> None:
     so that a second run starts in seconds.
     """
     keep_memory()
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "gconv_jax" / "compiled"))

@@ -18,7 +18,7 @@ from gconv_jax.norm import EPSILON, max_pool
 def fold(
     network: AllCNN | GroupAllCNN,
     variables: Mapping[str, Any],
-    basis: ArrayLike | None = None,
+    basis: ArrayLike | None,
 ) -> jax.tree_util.Partial:
     """Makes the function from images to logits that a trained network amounts to.
 
@@ -29,7 +29,7 @@ def fold(
     Args:
       network: an `AllCNN` or `GroupAllCNN`.
       variables: its `params` and `batch_stats`.
-      basis: `[G, N, k, k]` for a `GroupAllCNN`.
+      basis: `[G, N, k, k]` for a `GroupAllCNN`, `None` for an `AllCNN`.
 
     Returns:
       A function from images `[B, H, W, C]` to logits `[B, num_classes]`: those of
@@ -59,7 +59,7 @@ def fold(
             "filter_bank gives the kernels of other networks' layers."
         )
     elif basis is not None:
-        raise ValueError("basis must be left out to fold an AllCNN, which has none.")
+        raise ValueError("basis must be None to fold an AllCNN, which has none.")
     for kind in ("params", "batch_stats"):
         if kind not in variables:
             raise ValueError(

@@ -34,10 +34,10 @@ class _BasisConv(nn.Module):
     strides: int = 1
     padding: Padding = "SAME"
     use_bias: bool = False
-    plain: bool = False
     dtype: DTypeLike | None = None
     param_dtype: DTypeLike = jnp.float32
     coeffs_init: nn.initializers.Initializer = variance_preserving
+    plain: bool = False
 
     def _check_options(self, basis: jax.Array | None) -> None:
         _checks.as_int("features", self.features)
@@ -96,12 +96,12 @@ class LiftConv(_BasisConv):
         (see `lift_conv`).
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
       use_bias: whether to add a bias, one number a channel for all orientations.
-      plain: whether to use XLA's convolution on CPU too, as in the function.
       dtype: to compute in; by default that of the input and the parameters together. Filters are
         always synthesised in the precision of the parameters.
       param_dtype: of the parameters.
       coeffs_init: initialiser of the coefficients; by default it preserves variance for a basis
         with orthonormal elements.
+      plain: whether to use XLA's convolution on CPU too, as in the function.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
@@ -139,12 +139,12 @@ class GroupConv(_BasisConv):
         (see `group_conv`).
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
       use_bias: whether to add a bias, one number a channel for all orientations.
-      plain: whether to use XLA's convolution on CPU too, as in the function.
       dtype: to compute in; by default that of the input and the parameters together. Filters are
         always synthesised in the precision of the parameters.
       param_dtype: of the parameters.
       coeffs_init: initialiser of the coefficients; by default it preserves variance for a basis
         with orthonormal elements.
+      plain: whether to use XLA's convolution on CPU too, as in the function.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj

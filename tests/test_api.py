@@ -26,6 +26,7 @@ def test_public_names():
         "equivariance_error",
         "equivariance_loss",
         "filter_bank",
+        "fold",
         "group_conv",
         "lift_conv",
         "load_basis",
@@ -74,7 +75,7 @@ def test_class_docstrings_name_every_attribute_and_show_an_example(name):
 @pytest.mark.parametrize("layer", [gj.LiftConv, gj.GroupConv])
 def test_layer_options(layer):
     options = list(layer.__dataclass_fields__)
-    assert options[:8] == [
+    assert options[:9] == [
         "features",
         "kernel_size",
         "strides",
@@ -83,6 +84,7 @@ def test_layer_options(layer):
         "dtype",
         "param_dtype",
         "coeffs_init",
+        "plain",
     ]
 
 

@@ -1,1 +1,0 @@
-"""Speed, memory and growth of gconv_jax, beside escnn in the same run: `make bench`."""
