@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data pretrain bases cifar mnist test lint format lock clean
+.PHONY: help setup data pretrain bases cifar mnist bench test lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,17 @@ cifar: $(READY)  ## train and judge on CIFAR-10: BASIS= AUGMENT= PRESET= SEED=
 
 mnist: $(READY)  ## the same on MNIST
 	$(BIN)/python -m experiments.classify --dataset mnist $(training)
+
+PEER := $(VENV)/peer
+
+$(PEER)/.ready: experiments/bench/peer.lock $(READY)
+	$(PYTHON) -m venv --clear $(PEER)
+	$(PEER)/bin/python -m pip install --quiet --disable-pip-version-check $$(grep ^torch= $<)
+	$(PEER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+	@touch $@
+
+bench: $(PEER)/.ready  ## time it beside escnn and lax.conv, on a machine that does nothing else
+	$(BIN)/python -m experiments.bench --peer $(PEER)/bin/python
 
 test: $(READY)  ## run the test suite, with coverage of the package
 	$(BIN)/python -m pytest --cov --numprocesses auto --dist loadfile

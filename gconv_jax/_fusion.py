@@ -2,10 +2,11 @@
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
 import jax
+from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 _P = ParamSpec("_P")
@@ -31,5 +32,18 @@ def apart(function: Callable[_P, _T]) -> Callable[_P, _T]:
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         with set_xla_metadata(inlineable="false"):
             return compiled(*args, **kwargs)
+
+    return call
+
+
+def stored(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The same for code that is lowered for any platform: apart on CPU, as it is elsewhere."""
+    on_cpu = apart(function)
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        ways = {"cpu": partial(on_cpu, **kwargs), "default": partial(function, **kwargs)}
+        out: _T = lax.platform_dependent(*args, **ways)
+        return out
 
     return call

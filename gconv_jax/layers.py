@@ -73,7 +73,9 @@ class _BasisConv(nn.Module):
         return self.dtype or jnp.promote_types(x.dtype, self.param_dtype)
 
     def _windows(self) -> dict[str, Any]:
-        return {"strides": self.strides, "padding": self.padding, "plain": self.plain}
+        # What runs once had better compile quickly.
+        plain = self.plain or self.is_initializing()
+        return {"strides": self.strides, "padding": self.padding, "plain": plain}
 
     def _add_bias(self, y: jax.Array) -> jax.Array:
         """Adds one number a channel, the same at every orientation: a turn does not change it."""
@@ -120,11 +122,7 @@ class LiftConv(_BasisConv):
         self._check_options(basis)
         coeffs = self._coeffs("[N, C_in, C_out]", basis.shape[1], x.shape[-1], self.features)
         x = x.astype(self._compute_dtype(x))
-        return self._add_bias(
-            lift_conv(
-                x, coeffs, basis, strides=self.strides, padding=self.padding, plain=self.plain
-            )
-        )
+        return self._add_bias(lift_conv(x, coeffs, basis, **self._windows()))
 
 
 class GroupConv(_BasisConv):
@@ -169,11 +167,7 @@ class GroupConv(_BasisConv):
             _checks.check_agree("G, the number of orientations", y=(y, -2), basis=(basis, 0))
             coeffs = self._coeffs("[G, N, C_in, C_out]", g, basis.shape[1], c, self.features)
         y = y.astype(self._compute_dtype(y))
-        return self._add_bias(
-            group_conv(
-                y, coeffs, basis, strides=self.strides, padding=self.padding, plain=self.plain
-            )
-        )
+        return self._add_bias(group_conv(y, coeffs, basis, **self._windows()))
 
 
 class NormReLU(nn.Module):

@@ -72,7 +72,8 @@ class _Conv(nn.Module):
         shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, self.param_dtype)
         x = x.astype(self.dtype or jnp.promote_types(x.dtype, self.param_dtype))
-        return correlate(x, kernel, strides=1, padding="SAME", plain=self.plain)
+        plain = self.plain or self.is_initializing()  # what runs once had better compile quickly
+        return correlate(x, kernel, strides=1, padding="SAME", plain=plain)
 
 
 class AllCNN(_NineConvs):

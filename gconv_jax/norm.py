@@ -15,16 +15,17 @@ import numpy as np
 from jax import lax
 
 from gconv_jax._dtypes import sum_dtype
-from gconv_jax._fusion import apart
+from gconv_jax._fusion import stored
 
 EPSILON = 1e-5  # what keeps a constant channel from being divided by zero
 
 
 def batch_statistics(x: jax.Array, axis_name: str | None) -> tuple[jax.Array, jax.Array]:
-    """Mean and variance `[C]` of `x` `[..., C]`, over all devices along `axis_name`."""
-    x = x.astype(sum_dtype(x.dtype))
-    axes = tuple(range(x.ndim - 1))
-    moments = x.mean(axes), jnp.square(x).mean(axes)
+    """Mean and variance `[C]` of `x` `[B, H, W, ..., C]`, over all devices along `axis_name`."""
+    c = x.shape[-1]
+    x = _flat(x).astype(sum_dtype(x.dtype))
+    sums = jnp.stack([y.sum((0, 1, 2)) for y in (x, jnp.square(x))])  # [2, ... * C]
+    moments = _mean(sums, count=x.size // c, channels=c)
     mean, square = moments if axis_name is None else lax.pmean(moments, axis_name)
     return mean, jnp.maximum(square - jnp.square(mean), 0.0)  # not below zero by rounding
 
@@ -39,16 +40,39 @@ def norm_relu(
     pool: bool,
 ) -> jax.Array:
     """Normalises `x` `[B, H, W, ..., C]` by `[C]` each, and rectifies; pools 2x2 if asked to."""
-    a = scale * lax.rsqrt(var + EPSILON)
-    c = bias - mean * a
+    *_, c = shape = x.shape
+    x = _flat(x)
+    a, shift = _affine(mean, var, scale, bias, copies=x.shape[-1] // c)
     if pool:
-        x = max_pool(x, _channels(a >= 0, x))
-    y = x.astype(a.dtype) * _channels(a, x) + _channels(c, x)
-    return jax.nn.relu(y).astype(x.dtype)
+        x = max_pool(x, a >= 0)
+    y = jax.nn.relu(x.astype(a.dtype) * a + shift).astype(x.dtype)
+    return y.reshape(*y.shape[:3], *shape[3:])
 
 
-def _channels(values: jax.Array, x: jax.Array) -> jax.Array:
-    return values.reshape((1,) * (x.ndim - 1) + values.shape)
+def _flat(x: jax.Array) -> jax.Array:
+    """Lays `[B, H, W, ..., C]` out as `[B, H, W, -1]`: C alone is short to compute along."""
+    return x.reshape(*x.shape[:3], -1)
+
+
+# These two are stored, and so are their gradients. Otherwise XLA on CPU computes them again, dozens
+# of operations, for every entry of the maps.
+
+
+@stored
+def _mean(sums: jax.Array, *, count: int, channels: int) -> tuple[jax.Array, jax.Array]:
+    """From sums over places, `[2, ... * C]`, to means over all but the channels."""
+    mean, square = sums.reshape(2, -1, channels).sum(1) / count
+    return mean, square
+
+
+@stored
+def _affine(
+    mean: jax.Array, var: jax.Array, scale: jax.Array, bias: jax.Array, *, copies: int
+) -> tuple[jax.Array, jax.Array]:
+    """The factor and the shift that normalise, `[1, 1, 1, ... * C]`."""
+    a = scale * lax.rsqrt(var + EPSILON)
+    shift = bias - mean * a
+    return jnp.tile(a, (1, 1, 1, copies)), jnp.tile(shift, (1, 1, 1, copies))
 
 
 def max_pool(x: jax.Array, largest: jax.Array | bool = True) -> jax.Array:
@@ -75,7 +99,7 @@ def _pool_jvp(
     Equals share the weight, so that turning an image turns its gradient along.
     """
     x, largest = primals
-    chosen = lax.platform_dependent(x, largest, cpu=apart(_chosen), default=_chosen)
+    chosen = _chosen(x, largest)
     share = 1.0 / lax.population_count(chosen).astype(x.dtype)
     b, h, w, *others = x.shape
     bits = jnp.asarray(_BITS).reshape(1, 1, 2, 1, 2, *(1 for _ in others))
@@ -84,6 +108,7 @@ def _pool_jvp(
     return _pool(x, largest), (weights * windows).sum((2, 4))
 
 
+@stored
 def _chosen(x: jax.Array, largest: jax.Array) -> jax.Array:
     """Which entries of a window are the pooled one, as bits.
 

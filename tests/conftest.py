@@ -23,6 +23,13 @@ settings.register_profile("suite", deadline=None, derandomize=True, print_blob=T
 settings.load_profile("suite")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def drop_programs():
+    """Every compiled program maps memory of its own, and Linux allows a process 65,530 mappings."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

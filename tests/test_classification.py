@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import textwrap
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 
 import jax
@@ -159,21 +159,23 @@ def test_both_ways_of_taking_rounds_agree(data):
 
 
 DEVICES = """
-    import sys, pickle, jax, numpy as np, gconv_jax as gj
+    import sys, pickle, jax, jax.numpy as jnp, numpy as np
+    begun, path, devices, dtype, synchronised = *sys.argv[1:3], int(sys.argv[3]), *sys.argv[4:6]
+    coordinator, processes, process = (sys.argv[6:] or [None, 1, 0])
+    processes, process = int(processes), int(process)
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    import gconv_jax as gj
     from pathlib import Path
     from gconv_jax.training import parallel
     from gconv_jax.training.classification import *
-    begun, path, devices, synchronised = Path(sys.argv[1]), *sys.argv[2:5]
-    coordinator, processes, process = (sys.argv[5:] or [None, 1, 0])
-    processes, process = int(processes), int(process)
     if coordinator:
         parallel.connect(coordinator, processes, process)
-    assert jax.device_count() == int(devices)
+    assert jax.device_count() == devices
     data = gj.data.load("cifar10", source="embedded", size=80)
     data = gj.data.Images(data.images[:, ::2, ::2], data.labels)
     plan = gj.data.Plan(80, 16, seed=0, process=process, processes=processes)
-    basis = gj.load_basis("partial")
-    network = gj.GroupAllCNN(widths=(4, 8))
+    basis = jnp.asarray(gj.load_basis("partial"), dtype)
+    network = gj.GroupAllCNN(widths=(4, 8), dtype=dtype, param_dtype=dtype)
     state = create_train_state(network, data.images[:1], basis, steps_per_epoch=5)
     if synchronised == "False":
         state = state.replace(apply_fn=network.apply)
@@ -187,16 +189,16 @@ DEVICES = """
 
     # Not from the start. The first steps of AMSGrad are the rate times the sign of the gradient,
     # so rounding moves an entry by twice the rate whose gradient is next to nothing.
+    begun = Path(f"{begun}-{dtype}")
     if not begun.exists():
         for epoch in range(4):
             state, _ = five_steps(state, epoch)
         begun.write_bytes(pickle.dumps(jax.tree.leaves(jax.device_get(state))))
     state = jax.tree.unflatten(jax.tree.structure(state), pickle.loads(begun.read_bytes()))
-    state, fetch = five_steps(state, 4)
-    losses = [r["loss"] for r in fetch()]
+    state, _ = five_steps(state, 4)
     if process == 0:
         with open(path, "wb") as file:
-            pickle.dump((jax.device_get(state.variables), losses), file)
+            pickle.dump(jax.device_get(state.variables), file)
     """
 
 
@@ -206,68 +208,85 @@ def with_devices(count):
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory):
-    """Where the state is that all begin from, once there is one."""
-    return tmp_path_factory.mktemp("begun") / "state"
+def train_on(run_python, tmp_path_factory):
+    """Trains five steps from the same state, wherever it is told to; returns the variables."""
+    folder = tmp_path_factory.mktemp("devices")
+
+    @cache
+    def train(devices, dtype="float32", synchronised=True):
+        path = folder / f"{devices}-{dtype}-{synchronised}"
+        arguments = (folder / "begun", path, devices, dtype, synchronised)
+        run_python(DEVICES, *arguments, XLA_FLAGS=with_devices(devices))
+        return pickle.loads(path.read_bytes())
+
+    @cache
+    def train_in_two_processes(dtype):
+        train(1, dtype)  # there is a state to begin from
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        arguments = [folder / "begun", folder / f"two-{dtype}", 4, dtype, True, address, 2]
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-W", "error", "-c", textwrap.dedent(DEVICES)]
+                + [str(argument) for argument in (*arguments, process)],
+                env=os.environ | {"XLA_FLAGS": with_devices(2)},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for process in range(2)
+        ]
+        for process in processes:
+            _, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors
+        return pickle.loads((folder / f"two-{dtype}").read_bytes())
+
+    train.in_two_processes = train_in_two_processes
+    return train
 
 
-def trained(run_python, begun, path, devices, synchronised=True):
-    run_python(DEVICES, begun, path, devices, synchronised, XLA_FLAGS=with_devices(devices))
-    return pickle.loads(path.read_bytes())
+def relative(a, b):
+    """The size of the difference of two arrays, relative to that of the second."""
+    return np.linalg.norm(np.subtract(a, b)) / np.linalg.norm(b)
 
 
 def difference(a, b):
     """The largest relative difference of two trees of arrays, array by array."""
-    return max(
-        np.linalg.norm(np.subtract(x, y)) / np.linalg.norm(y)
-        for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True)
-    )
+    return max(relative(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
-@pytest.fixture(scope="module")
-def on_one_device(run_python, begun, tmp_path_factory):
-    return trained(run_python, begun, tmp_path_factory.mktemp("one") / "one", 1)
+def as_vector(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-# Gradients agree to 4e-6, but steps of AMSGrad divide each entry by the size of its own gradients:
-# after five of them some parameters were up to 5e-2 apart. Open.
-diverges = pytest.mark.xfail(run=False, reason="five steps of AMSGrad magnify rounding")
+@pytest.fixture(scope="module", params=[2, 4, 8, "two processes"])
+def several(request, train_on):
+    """Trains on so many devices, or on two in each of two processes."""
+    if request.param == "two processes":
+        return train_on.in_two_processes
+    return partial(train_on, request.param)
 
 
-@diverges
-@pytest.mark.parametrize("devices", [2, 4, 8])
-def test_several_devices_give_the_parameters_of_one(
-    on_one_device, run_python, begun, tmp_path, devices
-):
-    several = trained(run_python, begun, tmp_path / "several", devices)
-    assert difference(several, on_one_device) < 1e-5
+def test_several_devices_give_the_parameters_of_one(several, train_on):
+    """In float32, parameters as a whole, and statistics as a whole, agree to 1e-5.
+
+    Not array by array: where rounding changes which of two equals is the maximum, a gradient takes
+    another way, which shows first in the shifts of batch norm, still close to their start at zero.
+    """
+    ours, one = several("float32"), train_on(1)
+    for kind in ("params", "batch_stats"):
+        assert relative(as_vector(ours[kind]), as_vector(one[kind])) < 1e-5, kind
 
 
-@diverges
-def test_two_processes_give_the_parameters_of_one(on_one_device, begun, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    options = ["-W", "error", "-c", textwrap.dedent(DEVICES)]
-    arguments = [begun, tmp_path / "two", 4, True, address, 2]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, *options, *map(str, arguments), str(process)],
-            env=os.environ | {"XLA_FLAGS": with_devices(2)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for process in range(2)
-    ]
-    for process in processes:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-    assert difference(pickle.loads((tmp_path / "two").read_bytes()), on_one_device) < 1e-5
+def test_but_for_rounding_several_devices_do_the_same(several, train_on):
+    """In float64 every array agrees to its precision."""
+    assert difference(several("float64"), train_on(1, "float64")) < 1e-12
 
 
-def test_without_synchronised_batch_norm_they_would_not(on_one_device, run_python, begun, tmp_path):
-    variables, _ = trained(run_python, begun, tmp_path / "apart", 2, synchronised=False)
-    assert difference(variables, on_one_device[0]) > 1e-2
+def test_without_synchronised_batch_norm_they_would_not(train_on):
+    apart, one = train_on(2, synchronised=False), train_on(1)
+    for kind in ("params", "batch_stats"):
+        assert relative(as_vector(apart[kind]), as_vector(one[kind])) > 1e-4, kind
 
 
 @pytest.mark.parametrize("network", [gj.GroupAllCNN, gj.AllCNN])
