@@ -20,6 +20,7 @@ import tyro
 
 import gconv_jax as gj
 from experiments import fit, reporting
+from experiments.memory import peak_memory
 from experiments.presets import PRESETS, PresetName, Recipe
 from experiments.tuning import tune
 from gconv_jax.bases import NAMES
@@ -242,7 +243,7 @@ def result_of(config: Config, task: fit.Task, outcome: fit.Outcome) -> dict[str,
         "epochs": reporting.epochs(task.folder),
         "seconds": outcome.seconds,
         "estimated_seconds": outcome.estimate,
-        "peak_memory_bytes": reporting.peak_memory(),
+        "peak_memory_bytes": peak_memory(),
         "checkpoint": str(task.folder / "checkpoints" / str(task.total)),
         "chosen_step": outcome.choice.step,
     }

@@ -113,7 +113,7 @@ class Pace:
     """How many steps make a round of about a second, and how long all of them will take."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """Begins with one step, which compiles; the next two are measured."""
+        """Begins with one step, which compiles; the next five are measured."""
         self.count, self.known = 1, False
         self.estimate: float | None = None
         self._say = say
@@ -121,7 +121,7 @@ class Pace:
     def measure(self, seconds: float, steps: int, left: float) -> None:
         """Takes the time of a round, and how many steps are left; says how long they will take."""
         if self.count == 1 and left:
-            self.count = 2
+            self.count = 5
             return
         step = float(parallel.from_first(np.float64(seconds / steps)))
         self.count = max(1, min(ROUND, round(1 / step)))

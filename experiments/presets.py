@@ -55,19 +55,21 @@ _CPU = dataclasses.replace(
     _PAPER,
     widths=(8, 16),
     conv_widths=(24, 48),
+    batch=50,
     epochs=4,
-    learning_rate=1e-2,
+    learning_rate=5e-3,
     schedule="one_cycle",
-    checkpoint_every=100,
+    translate=2,
+    checkpoint_every=200,
 )
 _SMOKE = dataclasses.replace(
     _CPU,
     widths=(4, 8),
     conv_widths=(12, 24),
-    batch=16,
-    epochs=12,
-    learning_rate=2e-2,
-    images=160,
+    batch=10,
+    epochs=18,
+    learning_rate=1e-2,
+    images=80,
     translate=0,
     flip=False,
     embedded=True,
@@ -75,7 +77,7 @@ _SMOKE = dataclasses.replace(
 )
 _DIGITS = {  # not mirrored: that would make another digit, or none
     "paper": dataclasses.replace(_PAPER, flip=False),
-    "cpu": dataclasses.replace(_CPU, flip=False, epochs=1),
+    "cpu": dataclasses.replace(_CPU, flip=False, epochs=2),
     "smoke": dataclasses.replace(_SMOKE, flip=False),
 }
 

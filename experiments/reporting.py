@@ -3,7 +3,6 @@
 import contextlib
 import json
 import platform
-import resource
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -120,12 +119,6 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return commit.strip() + ("+" if changes.strip() else "")
-
-
-def peak_memory() -> int:
-    """Returns the most bytes that this process has had in memory at once."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def in_words(seconds: float) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jax
 
-from experiments.allocator import keep_memory
+from experiments.memory import keep_memory
 
 
 def tune() -> None:

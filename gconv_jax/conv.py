@@ -90,8 +90,7 @@ def lift_conv(
       basis: `[G, N, k, k]` with `G` a multiple of 4 and `k` odd, as `make_basis` gives it.
       strides: step of the windows, the same in both directions.
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
-      plain: whether to use XLA's convolution on CPU too, which is slower there but the same sum
-        in the same order as elsewhere, and can be differentiated forward (`jax.jvp`).
+      plain: whether to use XLA's convolution on CPU too, which is slower there; for comparison.
 
     Returns:
       Feature map `[B, H', W', G, C_out]` in the dtype of `x`; sums are taken in float32 or better.
@@ -139,8 +138,7 @@ def group_conv(
         `None` for the 1x1 convolution, which is the roll alone.
       strides: step of the windows, the same in both directions.
       padding: `"SAME"`, `"VALID"`, or `((top, bottom), (left, right))`.
-      plain: whether to use XLA's convolution on CPU too, which is slower there but the same sum
-        in the same order as elsewhere, and can be differentiated forward (`jax.jvp`).
+      plain: whether to use XLA's convolution on CPU too, which is slower there; for comparison.
 
     Returns:
       Feature map `[B, H', W', G, C_out]` in the dtype of `y`; sums are taken in float32 or better.

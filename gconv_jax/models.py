@@ -52,8 +52,14 @@ class _NineConvs(nn.Module):
         # computes `x` anew with other rounding.
         x = x.reshape(len(x), -1, x.shape[-1])
         x = jnp.take_along_axis(x, x.argmax(axis=1, keepdims=True), axis=1)[:, 0]  # [B, C]
+        # Maxima are large, and logits begin small: else the first gradients are by far the largest,
+        # and AMSGrad divides by them for good.
         head = nn.Dense(
-            num_classes, dtype=sum_dtype(x.dtype), param_dtype=self.param_dtype, name="head"
+            num_classes,
+            kernel_init=nn.initializers.variance_scaling(0.01, "fan_in", "normal"),
+            dtype=sum_dtype(x.dtype),
+            param_dtype=self.param_dtype,
+            name="head",
         )
         return head(x)
 

@@ -10,8 +10,9 @@ input channels: 16 outputs of a 3x3 filter take 36 of them instead of 144.
 
 Gradients are JAX's own, the transposes of these steps. Each step is written so that its transpose
 runs well too: axes are dealt out and dealt together (`lax.split` and `lax.concatenate` are each
-other's transposes, a strided slice would become a scatter), and filters are `[O, I]` at a point (as
-`[I, O]`, the products for their gradient would first transpose the larger operand).
+other's transposes, a strided slice would become a scatter), and what is multiplied are matrices,
+`[tiles, I]` and `[I, O]` (with more axes, the products for the filters' gradient would first
+transpose the larger operand).
 
 The arrays of the n x n points stay apart: as one array the products took a fifth longer.
 """
@@ -65,18 +66,20 @@ def correlate(x: jax.Array, kernel: jax.Array, margins: Margins) -> jax.Array:
     """Correlates `x` `[B, H, W, I]`, with margins of zeros, and `kernel` `[k, k, I, O]`."""
     k, (b, h, w, _) = len(kernel), x.shape
     tiles = _tile_columns(_tile_rows(_pad(x, k=k, margins=margins), k=k), k=k)
-    products = jax.tree.map(jnp.matmul, tiles, _filters(kernel))
+    # An argument, because the gradient keeps it: from within, filters would be computed twice.
+    g = jnp.asarray(np.kron(SCHEMES[k].g, SCHEMES[k].g), kernel.dtype)
+    products = jax.tree.map(jnp.matmul, tiles, _filters(kernel, g))
     height, width = (n + sum(margin) - k + 1 for n, margin in zip((h, w), margins, strict=True))
     return _out_columns(_out_rows(products, k=k, size=(b, height, width)), k=k, size=width)
 
 
 @apart
-def _filters(kernel: jax.Array) -> Points:
+def _filters(kernel: jax.Array, g: jax.Array) -> Points:
     """`G f G^T`, `[I, O]` at each point: one matrix product for all of them."""
     k, _, i, o = kernel.shape
-    g = SCHEMES[k].g
-    points = jnp.asarray(np.kron(g, g), kernel.dtype) @ kernel.reshape(k * k, i * o)
-    return [list(jnp.unstack(row)) for row in jnp.unstack(points.reshape(len(g), len(g), i, o))]
+    n = len(SCHEMES[k].g)
+    points = g @ kernel.reshape(k * k, i * o)
+    return [list(jnp.unstack(row)) for row in jnp.unstack(points.reshape(n, n, i, o))]
 
 
 @apart

@@ -23,7 +23,7 @@ def test_sides_take_turns_and_compute_the_same():
         assert min(result["seconds"][name]) > 0
         assert result["peak_memory_bytes"][name] > 1e8
         assert min(result["facts"][name][cost] for cost in ("import", "build", "compile")) > 0
-        assert result["facts"][name]["parameters"] == 1345
+        assert result["facts"][name]["parameters"] == 1690
     same_gradients(result)
     result["facts"]["lax.conv"]["gradient_norm"] *= 1.01
     with pytest.raises(RuntimeError, match="the gradient_norm is"):

@@ -23,9 +23,15 @@ MAPS = jax.random.normal(jax.random.key(2), (2, 9, 9, 8, 3))
     ],
 )
 def test_is_the_function_with_parameters(layer, conv, x, shape, options):
-    out, variables = layer(5, **options).init_with_output(KEY, x, BASIS)
+    layer = layer(5, **options)
+    out, variables = layer.init_with_output(KEY, x, BASIS)
+    coeffs = variables["params"]["coeffs"]
     assert jax.tree.map(jnp.shape, variables) == {"params": {"coeffs": shape}}
-    np.testing.assert_array_equal(out, conv(x, variables["params"]["coeffs"], BASIS, **options))
+    # Made by the plain way, which compiles sooner, and applied by the fast one.
+    np.testing.assert_array_equal(out, conv(x, coeffs, BASIS, **options, plain=True))
+    np.testing.assert_array_equal(
+        layer.apply(variables, x, BASIS), conv(x, coeffs, BASIS, **options)
+    )
 
 
 def test_one_by_one_needs_no_basis():

@@ -9,13 +9,12 @@ much memory it took. Processes wait for their turn, so drifts of the machine hit
 
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.allocator import keep_memory
+from experiments.memory import keep_memory, peak_memory
 
 Program = tuple[Callable[[], Any], dict[str, Any]]  # what runs it once, and facts about it
 
@@ -34,5 +33,4 @@ def serve(makers: dict[str, Callable[..., Program]]) -> None:
         start = time.perf_counter()
         run()
         print(json.dumps(time.perf_counter() - start), file=out, flush=True)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps(peak * (1 if sys.platform == "darwin" else 1024)), file=out, flush=True)
+    print(json.dumps(peak_memory()), file=out, flush=True)

@@ -64,6 +64,7 @@ class Contender:
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
+            self.__exit__()
             raise RuntimeError(f"a contender ended with exit code {code}; what it said is above.")
         return json.loads(line)
 
