@@ -39,7 +39,7 @@ class Config:
 
     peer: str | None = None
     """a Python interpreter that has torch and escnn; without one, they are left out"""
-    rounds: int = 7
+    rounds: int = 5
     """how often each program runs, after once to warm up"""
     folder: Path = ROOT / "experiments" / "results"
     """for bench.json and bench.png"""
