@@ -86,7 +86,7 @@ def layers(results: Mapping[str, Any]) -> list[str]:
         for side in ("gconv_jax", "lax.conv", "torch"):
             names = [name for name in pair[0]["seconds"] if name.partition(",")[0] == side]
             best = [1e3 * min((_median(r, n) for n in names), default=np.nan) for r in pair]
-            cells.append(f"{best[0]:.3g} / {best[1]:.3g}" if names else "")
+            cells.append(" / ".join(f"{ms:,.{ms < 100:d}f}" for ms in best) if names else "")
         lines.append(_row(*cells))
     return lines
 
