@@ -32,7 +32,7 @@ class Network:
         self.basis = gj.make_basis("weiler", orientations=orientations)
         self.network = gj.GroupAllCNN(widths=(widths[0], widths[1]), plain=plain)
         start = time.perf_counter()
-        self.variables = self.network.init(jax.random.key(0), self.images[:1], self.basis)
+        self.variables: Any = self.network.init(jax.random.key(0), self.images[:1], self.basis)
         jax.block_until_ready(self.variables)
         self.facts: dict[str, Any] = {
             "import": _IMPORTED,
