@@ -218,12 +218,12 @@ def train_on(run_python, tmp_path_factory):
         run_python(DEVICES, *arguments, XLA_FLAGS=with_devices(devices))
         return pickle.loads(path.read_bytes())
 
-    def train_in_two_processes():
-        train(1)  # there is a state to begin from
+    def train_in_two_processes(dtype):
+        train(1, dtype)  # there is a state to begin from
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
-        arguments = [folder / "begun", folder / "two", 4, "float32", True, address, 2]
+        arguments = [folder / "begun", folder / "two", 4, dtype, True, address, 2]
         processes = [
             subprocess.Popen(
                 [sys.executable, "-W", "error", "-c", textwrap.dedent(DEVICES)]
@@ -257,26 +257,25 @@ def as_vector(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-@pytest.mark.parametrize("devices", [2, 4, 8, "two processes"])
-def test_several_devices_give_the_parameters_of_one(devices, train_on):
-    """In float32, parameters as a whole, and statistics as a whole, agree to 1e-5.
-
-    Not array by array: where rounding changes which of two equals is the maximum, a gradient takes
-    another way, which shows first in the shifts of batch norm, still close to their start at zero.
-    """
-    one = train_on(1)
-    ours = train_on.in_two_processes() if devices == "two processes" else train_on(devices)
-    for kind in ("params", "batch_stats"):
-        assert relative(as_vector(ours[kind]), as_vector(one[kind])) < 1e-5, kind
+@pytest.mark.parametrize("devices", [2, 8, "two processes"])
+def test_several_devices_do_what_one_does(devices, train_on):
+    """In float64 every array agrees to its precision: it is the same computation."""
+    several = (
+        train_on.in_two_processes if devices == "two processes" else partial(train_on, devices)
+    )
+    assert difference(several("float64"), train_on(1, "float64")) < 1e-12
 
 
-def test_but_for_rounding_several_devices_do_the_same(train_on):
-    """In float64 every array agrees to its precision."""
-    assert difference(train_on(8, "float64"), train_on(1, "float64")) < 1e-12
+# Rounding changes which of two near equals is the maximum, a gradient takes another way, and AMSGrad
+# divides small gradients by their own size: apart by 1e-6 to 2e-4, with the images and the start.
+@pytest.mark.xfail(run=False, reason="in float32, five steps of AMSGrad magnify rounding")
+def test_several_devices_give_the_parameters_of_one_in_float32(train_on):
+    one, several = (as_vector(train_on(devices)["params"]) for devices in (1, 8))
+    assert relative(several, one) < 1e-5
 
 
 def test_without_synchronised_batch_norm_they_would_not(train_on):
-    apart, one = train_on(2, synchronised=False), train_on(1)
+    apart, one = train_on(2, "float64", synchronised=False), train_on(1, "float64")
     for kind in ("params", "batch_stats"):
         assert relative(as_vector(apart[kind]), as_vector(one[kind])) > 1e-4, kind
 
