@@ -266,8 +266,8 @@ def test_several_devices_do_what_one_does(devices, train_on):
     assert difference(several("float64"), train_on(1, "float64")) < 1e-12
 
 
-# Rounding changes which of two near equals is the maximum, a gradient takes another way, and AMSGrad
-# divides small gradients by their own size: apart by 1e-6 to 2e-4, with the images and the start.
+# Rounding changes which of two near equals is the maximum, a gradient takes another way, and
+# AMSGrad divides small gradients by their own size: apart by 1e-6 to 2e-4, as images and start go.
 @pytest.mark.xfail(run=False, reason="in float32, five steps of AMSGrad magnify rounding")
 def test_several_devices_give_the_parameters_of_one_in_float32(train_on):
     one, several = (as_vector(train_on(devices)["params"]) for devices in (1, 8))
