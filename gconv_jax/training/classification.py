@@ -101,7 +101,7 @@ def create_train_state(
     x = jnp.zeros(np.shape(images), jnp.float32)
     # A copy: steps take over the memory of the state, and the basis is its owner's.
     basis = None if basis is None else jnp.array(basis, copy=True)
-    # Compiled quickly rather than well: it runs once, and random numbers take XLA 10 s on CPU.
+    # Compiled quickly rather than well: it runs once.
     init = jax.jit(network.init, compiler_options={"xla_backend_optimization_level": 0})
     variables = init(start, x, *_inputs(basis))
     state = ClassifierState.create(
