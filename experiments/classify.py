@@ -42,6 +42,10 @@ class Config:
     basis: str = "partial"
     """partial, full, overcomplete, closed_form, weiler, bilinear, gaussian, random, a file of
     gj.save_basis, or conv for the network without a group"""
+    orientations: int = 8
+    """of the basis, a multiple of 4"""
+    kernel: int = 3
+    """size of the basis's filters in pixels"""
     augment: Literal["none", "90", "45", "full"] = "none"
     """how training images are turned: not, by multiples of 90 or 45 degrees, or by any angle"""
     preset: PresetName | None = None
@@ -84,6 +88,11 @@ class Config:
                 f"basis must be conv, one of {', '.join(NAMES)}, or an .npz file, but got "
                 f"{self.basis!r}, and no such file is there."
             )
+        if self.basis not in NAMES and (self.orientations, self.kernel) != (8, 3):
+            raise ValueError(
+                f"orientations and kernel are for a basis by name, but basis is {self.basis!r}, "
+                f"and got {self.orientations} and {self.kernel}; leave them out."
+            )
         if self.seed < 0:
             raise ValueError(f"seed must be at least 0, but got {self.seed}.")
         for name in ("batch", "epochs", "images", "checkpoint_every", "learning_rate"):
@@ -119,13 +128,19 @@ class Config:
     @property
     def settings(self) -> dict[str, Any]:
         """All that the result depends on, preset and options together."""
-        named = {name: getattr(self, name) for name in ("dataset", "basis", "augment", "seed")}
-        return named | {"dtype": self.dtype, "preset": self.chosen_preset} | _as_json(self.recipe)
+        names = ("dataset", "basis", "orientations", "kernel", "augment", "seed")
+        return (
+            {name: getattr(self, name) for name in names}
+            | {"dtype": self.dtype, "preset": self.chosen_preset}
+            | _as_json(self.recipe)
+        )
 
     @property
     def folder(self) -> Path:
         """Where the run lives: `workdir`, or a folder named after the options."""
         basis = Path(self.basis).stem
+        basis += f"-g{self.orientations}" if self.orientations != 8 else ""
+        basis += f"-k{self.kernel}" if self.kernel != 3 else ""
         others = [f"-{name}{value}".replace(" ", "") for name, value in self.changed.items()]
         dtype = "" if self.dtype == "float32" else f"-{self.dtype}"
         name = f"{self.dataset}-{basis}-{self.augment}-{self.chosen_preset}-seed{self.seed}{dtype}"
@@ -140,9 +155,13 @@ def make_basis(config: Config) -> jax.Array | None:
     """Makes or loads the basis; there is none for the network without a group."""
     if config.basis == "conv":
         return None
-    if config.basis in NAMES:
-        return gj.make_basis(config.basis, seed=config.seed)
-    return gj.load_basis(config.basis)
+    if config.basis not in NAMES:
+        return gj.load_basis(config.basis)
+    sizes: Any = {"orientations": config.orientations, "kernel_size": config.kernel}
+    # What is interpolated are the elements of a learned basis, as in the paper.
+    interpolated = config.basis in ("bilinear", "gaussian")
+    e0 = gj.load_basis("closed_form", kernel_size=config.kernel)[0] if interpolated else None
+    return gj.make_basis(config.basis, e0=e0, seed=config.seed, **sizes)
 
 
 def load_data(settings: dict[str, Any]) -> dict[str, gj.data.Images]:

@@ -30,16 +30,23 @@ class Windows(NamedTuple):
     margins: winograd.Margins
 
 
-_Correlation = Callable[[jax.Array, jax.Array, Windows], jax.Array]
+Prepared = winograd.Points
+_Correlation = Callable[[jax.Array, jax.Array, Prepared | None, Windows], jax.Array]
 
 
 def correlate(
-    x: jax.Array, kernel: jax.Array, strides: int, padding: Padding, *, plain: bool = False
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: int,
+    padding: Padding,
+    *,
+    prepared: Prepared | None = None,
+    plain: bool = False,
 ) -> jax.Array:
     """Cross-correlates `x` `[B, H, W, I]` with `kernel` `[k, k, I, O]` to `[B, H', W', O]`.
 
     The result has the dtype of `x`; sums are taken in float32 or better. With `plain` it is XLA's
-    convolution on every platform.
+    convolution on every platform. A kernel that stays the same can be `prepared` once.
     """
     k = len(kernel)
     if isinstance(padding, str):
@@ -51,18 +58,33 @@ def correlate(
         return _plain(x, kernel, windows)
     on_cpu = {"winograd": _winograd, "patches": _patches}[way(kernel.shape, strides)]
 
-    def choose(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    def choose(x: jax.Array, kernel: jax.Array, prepared: Prepared | None) -> jax.Array:
         out: jax.Array = lax.platform_dependent(
             x,
             kernel,
-            cpu=lambda x, kernel: on_cpu(x, kernel, windows),
-            default=lambda x, kernel: _plain(x, kernel, windows),
+            prepared,
+            cpu=lambda x, kernel, prepared: on_cpu(x, kernel, prepared, windows),
+            default=lambda x, kernel, _: _plain(x, kernel, windows),
         )
         return out
 
     # What is kept for the gradients is `x` and `kernel`, not what either platform would keep.
     # On CPU the transforms are not computed twice for it: XLA sees that they are the same.
-    return jax.checkpoint(choose, prevent_cse=False)(x, kernel)
+    return jax.checkpoint(choose, prevent_cse=False)(x, kernel, prepared)
+
+
+def prepare(kernel: jax.Array, strides: int) -> Prepared | None:
+    """Does beforehand what `correlate` would do to a kernel `[k, k, I, O]` on a CPU at every call.
+
+    Nothing, where nothing is to be done: for other ways, and for kernels that are on another
+    platform or not known yet.
+    """
+    known = not isinstance(kernel, jax.core.Tracer)
+    if not known or {device.platform for device in kernel.devices()} != {"cpu"}:
+        return None
+    if way(kernel.shape, strides) != "winograd":
+        return None
+    return winograd.transform(kernel.astype(sum_dtype(kernel.dtype)))
 
 
 def way(kernel: tuple[int, ...], strides: int) -> Way:
@@ -86,20 +108,25 @@ def _plain(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
 def _summing(function: _Correlation) -> _Correlation:
     """Lets a function compute in the dtype that sums are taken in."""
 
-    def call(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
+    def call(
+        x: jax.Array, kernel: jax.Array, prepared: Prepared | None, windows: Windows
+    ) -> jax.Array:
         dtype = sum_dtype(x.dtype)
-        return function(x.astype(dtype), kernel.astype(dtype), windows).astype(x.dtype)
+        return function(x.astype(dtype), kernel.astype(dtype), prepared, windows).astype(x.dtype)
 
     return call
 
 
 @_summing
-def _winograd(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
-    return winograd.correlate(x, kernel, windows.margins)
+def _winograd(
+    x: jax.Array, kernel: jax.Array, prepared: Prepared | None, windows: Windows
+) -> jax.Array:
+    filters = winograd.transform(kernel) if prepared is None else prepared
+    return winograd.correlate(x, filters, len(kernel), windows.margins)
 
 
 @_summing
-def _patches(x: jax.Array, kernel: jax.Array, windows: Windows) -> jax.Array:
+def _patches(x: jax.Array, kernel: jax.Array, _: Prepared | None, windows: Windows) -> jax.Array:
     k, _, i, o = kernel.shape
     strides = windows.strides
     x = jnp.pad(x, ((0, 0), *windows.margins, (0, 0)))

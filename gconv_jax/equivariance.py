@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from gconv_jax.rotation import rotate
 
 
 def equivariance_error(
-    fn: Callable[[jax.Array], jax.Array],
+    fn: Callable[[jax.Array], Any],
     x: ArrayLike,
     *,
     orientations: int | None = None,
@@ -25,7 +26,7 @@ def equivariance_error(
     crop: float = 0.25,
     method: str = "bilinear",
     sigma: float = 0.5,
-) -> jax.Array:
+) -> Any:
     """Measures how much the output of `fn` changes, beyond turning along, when its input turns.
 
     For each orientation S, with `a_S = fn(rotate(x, S))` turned back by S,
@@ -41,7 +42,8 @@ def equivariance_error(
     Args:
       fn: maps images `[B, H, W, C]` to a feature map on the group `[B, H', W', G, C']`, which turns
         back by `act`; or to maps without orientations `[B, H', W', C']`, which turn back by
-        `rotate`; or to vectors `[B, D]`, which should not change at all.
+        `rotate`; or to vectors `[B, D]`, which should not change at all; or to a tree of these,
+        such as a dictionary of layers.
       x: square images `[B, H, W, C]`.
       orientations: G, in how many steps the circle is divided; by default that of the feature map,
         and 8 where there is none.
@@ -52,7 +54,7 @@ def equivariance_error(
       sigma: width of the Gaussian in pixels, see `rotate`.
 
     Returns:
-      One error for each of `steps`: `[G]` by default.
+      One error for each of `steps`: `[G]` by default. For a tree, a tree of these.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
@@ -66,11 +68,12 @@ def equivariance_error(
 
     """
     g, errors = _errors(fn, x, orientations, crop, method=method, sigma=sigma)
-    return jnp.stack([errors(step) for step in _as_steps(steps, range(g))])
+    found = [errors(step) for step in _as_steps(steps, range(g))]
+    return jax.tree.map(lambda *one: jnp.stack(one), *found)
 
 
 def assert_equivariant(
-    fn: Callable[[jax.Array], jax.Array],
+    fn: Callable[[jax.Array], Any],
     x: ArrayLike,
     *,
     tolerance: float = 1e-5,
@@ -111,14 +114,15 @@ def assert_equivariant(
     """
     _checks.check_positive("tolerance", tolerance)
     g, errors = _errors(fn, x, orientations, crop, method=method, sigma=sigma)
-    relative = {s: math.sqrt(errors(s)) for s in _as_steps(steps, range(g // 4, g, g // 4))}
-    worst = max(relative, key=lambda step: (math.isnan(relative[step]), relative[step]))
-    if not relative[worst] <= tolerance:
-        nothing = "; nan means zero or not finite" if math.isnan(relative[worst]) else ""
+    chosen = _as_steps(steps, range(g // 4, g, g // 4))
+    relative = [(math.sqrt(e), step) for step in chosen for e in jax.tree.leaves(errors(step))]
+    error, worst = max(relative, key=lambda found: (math.isnan(found[0]), found[0]))
+    if not error <= tolerance:
+        nothing = "; nan means zero or not finite" if math.isnan(error) else ""
         raise AssertionError(
             f"fn is not equivariant: turned by {360 * worst / g:g} degrees (step {worst} of {g}) "
-            f"its output is off by {relative[worst]:.2g} in relative L2{nothing}; the tolerance is "
-            f"{tolerance:g}, and this is the worst of {len(relative)} angles."
+            f"its output is off by {error:.2g} in relative L2{nothing}; the tolerance is "
+            f"{tolerance:g}, and this is the worst of {len(chosen)} angles."
         )
 
 
@@ -133,20 +137,20 @@ def _as_steps(steps: Iterable[int] | None, default: Iterable[int]) -> list[int]:
 
 
 def _errors(
-    fn: Callable[[jax.Array], jax.Array],
+    fn: Callable[[jax.Array], Any],
     x: ArrayLike,
     orientations: int | None,
     crop: float,
     **interpolator: Any,
-) -> tuple[int, Callable[[int], jax.Array]]:
-    """Returns G, and the function that gives the error for a step."""
+) -> tuple[int, Callable[[int], Any]]:
+    """Returns G, and the function that gives the error, or the tree of errors, for a step."""
     x = _checks.as_floating("x", x, "[B, H, W, C]")
     if x.shape[1] != x.shape[2] or not len(x):
         raise ValueError(f"x must be square images, at least one, but got shape {x.shape}.")
     if not isinstance(crop, int | float) or not 0 <= crop < 0.5:
         raise ValueError(f"crop must be at least 0 and less than 0.5, but got {crop!r}.")
-    upright = _as_output(fn(rotate(x, 0, **interpolator)))
-    g = _count_orientations(upright, orientations)
+    upright = _as_outputs(fn(rotate(x, 0, **interpolator)))
+    g = _count_orientations(jax.tree.leaves(upright), orientations)
 
     def turn_back(a: jax.Array, step: int) -> jax.Array:
         if a.ndim == 2:
@@ -158,13 +162,21 @@ def _errors(
         margin = int(crop * a.shape[1])
         return a[:, margin : a.shape[1] - margin, margin : a.shape[2] - margin]
 
-    a_0 = turn_back(upright, 0)
+    a_0 = jax.tree.map(partial(turn_back, step=0), upright)
 
-    def error(step: int) -> jax.Array:
-        a_s = turn_back(_as_output(fn(rotate(x, 2 * np.pi * step / g, **interpolator))), step)
-        return _normalised_distance(a_0, a_s)
+    def error(step: int) -> Any:
+        outputs = _as_outputs(fn(rotate(x, 2 * np.pi * step / g, **interpolator)))
+        a_s = jax.tree.map(partial(turn_back, step=step), outputs)
+        return jax.tree.map(_normalised_distance, a_0, a_s)
 
     return g, error
+
+
+def _as_outputs(outputs: Any) -> Any:
+    """Checks an array, or a tree of them."""
+    if isinstance(outputs, dict | list | tuple) and jax.tree.leaves(outputs):
+        return jax.tree.map(_as_output, outputs)
+    return _as_output(outputs)
 
 
 def _as_output(output: Any) -> jax.Array:
@@ -181,18 +193,21 @@ def _as_output(output: Any) -> jax.Array:
     return array
 
 
-def _count_orientations(output: jax.Array, orientations: int | None) -> int:
-    if output.ndim == 5:
+def _count_orientations(outputs: list[jax.Array], orientations: int | None) -> int:
+    """Returns G: as told, or that of the maps on the group, or 8 where there is none."""
+    if orientations is not None:
+        orientations = _checks.as_orientations("orientations", orientations)
+    for output in outputs:
+        if output.ndim != 5:
+            continue
         _checks.as_orientations("the output of fn, in axis 3 for orientations,", output.shape[3])
-    if orientations is None:
-        return output.shape[3] if output.ndim == 5 else 8
-    orientations = _checks.as_orientations("orientations", orientations)
-    if output.ndim == 5 and output.shape[3] != orientations:
-        raise ValueError(
-            f"orientations must be that of the output of fn, {output.shape[3]} (shape "
-            f"{output.shape}), but got {orientations}; leave it out."
-        )
-    return orientations
+        if output.shape[3] != (orientations or output.shape[3]):
+            raise ValueError(
+                f"orientations must be that of the output of fn, {output.shape[3]} (shape "
+                f"{output.shape}), but got {orientations}; leave it out."
+            )
+        orientations = output.shape[3]
+    return orientations or 8
 
 
 def _normalised_distance(a: jax.Array, b: jax.Array) -> jax.Array:

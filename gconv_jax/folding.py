@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from gconv_jax import _checks
 from gconv_jax.conv import filter_bank
-from gconv_jax.correlate import correlate
+from gconv_jax.correlate import correlate, prepare
 from gconv_jax.models import AllCNN, GroupAllCNN
 from gconv_jax.norm import EPSILON, max_pool
 
@@ -35,7 +35,8 @@ def fold(
       A function from images `[B, H, W, C]` to logits `[B, num_classes]`: those of
       `network.apply(variables, images, basis)`, to rounding. Its only argument bound is a
       dictionary of plain arrays, `folded.args[0]`: `conv1` to `conv9` and `head`, each with
-      `kernel` and `bias`. It is compiled by itself, and can be called inside `jax.jit`.
+      `kernel` and `bias`, and on a CPU also with `prepared`, the kernel as the fast convolution
+      wants it. The function is compiled by itself, and can be called inside `jax.jit`.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
@@ -67,7 +68,7 @@ def fold(
                 "pass all that the network's init or restore gave."
             )
     params, stats = variables["params"], variables["batch_stats"]
-    arrays = {"head": dict(params["head"])}
+    arrays: dict[str, dict[str, Any]] = {"head": dict(params["head"])}
     for i in range(1, 10):
         conv, norm, running = params[f"conv{i}"], params[f"norm{i}"], stats[f"norm{i}"]
         bank = (
@@ -78,22 +79,25 @@ def fold(
         scale = norm["scale"] * jax.lax.rsqrt(running["var"] + EPSILON)
         shift = norm["bias"] - running["mean"] * scale
         repeats = bank.shape[-1] // len(scale)  # G: every orientation has the same
+        kernel = bank * jnp.tile(scale, repeats).reshape(1, 1, 1, -1)
         arrays[f"conv{i}"] = {
-            "kernel": bank * jnp.tile(scale, repeats).reshape(1, 1, 1, -1),
+            "kernel": kernel,
             "bias": jnp.tile(shift, repeats),
+            "prepared": None if network.plain else prepare(kernel, strides=1),
         }
     return jax.tree_util.Partial(partial(_predict, network.dtype, network.plain), arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _predict(
-    dtype: Any, plain: bool, arrays: dict[str, dict[str, jax.Array]], images: ArrayLike
+    dtype: Any, plain: bool, arrays: dict[str, dict[str, Any]], images: ArrayLike
 ) -> jax.Array:
     x = _checks.as_floating("x", images, "[B, H, W, C_in]")
     x = x.astype(dtype or jnp.promote_types(x.dtype, arrays["conv1"]["kernel"].dtype))
     for i in range(1, 10):
-        kernel, bias = arrays[f"conv{i}"]["kernel"], arrays[f"conv{i}"]["bias"]
-        x = correlate(x, kernel, 1, "SAME", plain=plain)
+        conv = arrays[f"conv{i}"]
+        bias = conv["bias"]
+        x = correlate(x, conv["kernel"], 1, "SAME", prepared=conv["prepared"], plain=plain)
         if i in (3, 6):
             x = max_pool(x)
         x = jax.nn.relu(x + bias.astype(x.dtype).reshape(1, 1, 1, -1))

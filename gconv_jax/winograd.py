@@ -62,29 +62,36 @@ _POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 SCHEMES = {3: cook_toom(4, 3, _POINTS), 5: cook_toom(2, 5, _POINTS)}
 
 
-def correlate(x: jax.Array, kernel: jax.Array, margins: Margins) -> jax.Array:
-    """Correlates `x` `[B, H, W, I]`, with margins of zeros, and `kernel` `[k, k, I, O]`."""
-    k, (b, h, w, _) = len(kernel), x.shape
+def correlate(x: jax.Array, filters: Points, k: int, margins: Margins) -> jax.Array:
+    """Correlates `x` `[B, H, W, I]`, with margins of zeros, and transformed k x k filters."""
+    b, h, w, _ = x.shape
     tiles = _tile_columns(_tile_rows(_pad(x, k=k, margins=margins), k=k), k=k)
-    # An argument, because the gradient keeps it: from within, filters would be computed twice.
-    g = jnp.asarray(np.kron(SCHEMES[k].g, SCHEMES[k].g), kernel.dtype)
-    products = jax.tree.map(jnp.matmul, tiles, _filters(kernel, g))
+    products = jax.tree.map(jnp.matmul, tiles, filters)
     height, width = (n + sum(margin) - k + 1 for n, margin in zip((h, w), margins, strict=True))
     return _out_columns(_out_rows(products, k=k, size=(b, height, width)), k=k, size=width)
 
 
+def transform(kernel: jax.Array) -> Points:
+    """Transforms filters `[k, k, I, O]` to `G f G^T`, `[I, O]` at each point."""
+    g = SCHEMES[len(kernel)].g
+    # An argument, because the gradient keeps it: from within, filters would be computed twice.
+    return _filters(kernel, jnp.asarray(np.kron(g, g), kernel.dtype))
+
+
 @apart
 def _filters(kernel: jax.Array, g: jax.Array) -> Points:
-    """`G f G^T`, `[I, O]` at each point: one matrix product for all of them."""
+    """One matrix product for all points."""
     k, _, i, o = kernel.shape
     n = len(SCHEMES[k].g)
     points = g @ kernel.reshape(k * k, i * o)
     return [list(jnp.unstack(row)) for row in jnp.unstack(points.reshape(n, n, i, o))]
 
 
-@apart
 def _pad(x: jax.Array, *, k: int, margins: Margins) -> jax.Array:
-    """Surrounds `x` with its margins, and extends it to whole tiles of m and what they overlap."""
+    """Surrounds `x` with its margins, and extends it to whole tiles of m and what they overlap.
+
+    Not apart: what computes `x` writes it here at once.
+    """
     m = len(SCHEMES[k].a)
     pads = [(0, 0)]
     for size, (low, high) in zip(x.shape[1:3], margins, strict=True):

@@ -1,0 +1,280 @@
+"""The paper's experiments, all of them, one after the other: nothing -> results.
+
+    make evidence                                      # what has no result yet
+    python -m experiments.evidence --only mnist-partial-none-seed0
+
+Each run trains a network, turns its test images, looks at its layers, and leaves one JSON in
+`experiments/results/evidence/<preset>`. Stop it when you like: the same command goes on.
+"""
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+import gconv_jax as gj
+from experiments import classify, judging, layers, reporting, rotations
+from experiments.presets import PresetName
+from experiments.tuning import tune
+from gconv_jax.training.runs import write_whole
+
+RESULTS = Path(__file__).parent / "results" / "evidence"
+
+OURS = ("partial", "closed_form", "full", "overcomplete")
+OTHERS = ("conv", "random", "weiler", "bilinear", "gaussian")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One network to train and to judge."""
+
+    dataset: str
+    basis: str
+    augment: str = "none"
+    seed: int = 0
+    orientations: int = 8
+    kernel_size: int = 3
+
+    @property
+    def name(self) -> str:
+        """As in the name of its file."""
+        g = f"-g{self.orientations}" if self.orientations != 8 else ""
+        k = f"-k{self.kernel_size}" if self.kernel_size != 3 else ""
+        return f"{self.dataset}-{self.basis}{g}{k}-{self.augment}-seed{self.seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How large and how often; the same for every method."""
+
+    recipe: dict[str, dict[str, Any]]
+    """for each data set, options of `experiments.classify` besides its preset's"""
+    seeds: dict[str, int]
+    """how many of each data set"""
+    turned: int
+    """test images that are turned to every angle"""
+    degrees: tuple[int, ...] = tuple(rotations.DEGREES)
+    looked_into: int = 256
+    """test images for the errors of layers"""
+
+
+SCALES: dict[PresetName, Scale] = {
+    "paper": Scale({"mnist": {}, "cifar10": {}}, {"mnist": 3, "cifar10": 3}, turned=10_000),
+    "cpu": Scale(
+        {
+            "mnist": {"images": 10_000, "epochs": 3},
+            "cifar10": {"images": 10_000, "epochs": 6},
+        },
+        {"mnist": 3, "cifar10": 2},
+        turned=2000,
+    ),
+    "smoke": Scale(
+        {name: {"images": 50, "epochs": 2} for name in ("mnist", "cifar10")},
+        {"mnist": 1, "cifar10": 1},
+        turned=100,
+        degrees=(0, 45, 90),
+        looked_into=32,
+    ),
+}
+
+
+def cells(scale: Scale) -> Iterator[Cell]:
+    """All runs, in the order in which they tell most: the first seed of everything comes first."""
+    for seed in range(max(scale.seeds.values())):
+        for dataset in (name for name, seeds in scale.seeds.items() if seed < seeds):
+            for basis in (*OURS, *OTHERS):
+                yield Cell(dataset, basis, seed=seed)
+            if dataset == "cifar10":  # the second column of table 1
+                for basis in (*OURS, *OTHERS):
+                    yield Cell(dataset, basis, "full", seed)
+            for augment in ("90", "45", "full"):  # figure 4
+                if (dataset, augment) != ("cifar10", "full"):
+                    yield Cell(dataset, "partial", augment, seed)
+        for sizes in ({"kernel_size": 5}, {"orientations": 16}):
+            for basis in ("closed_form", "gaussian"):
+                if seed < scale.seeds["mnist"]:
+                    yield Cell("mnist", basis, seed=seed, **sizes)
+
+
+def run(cell: Cell, preset: PresetName, folder: Path) -> dict[str, Any]:
+    """Trains and judges; returns what goes into the file."""
+    scale = SCALES[preset]
+    config = classify.Config(
+        dataset=cell.dataset,  # type: ignore[arg-type]
+        basis=cell.basis,
+        orientations=cell.orientations,
+        kernel=cell.kernel_size,
+        augment=cell.augment,  # type: ignore[arg-type]
+        seed=cell.seed,
+        preset=preset,
+        workdir=folder,
+        **scale.recipe[cell.dataset],
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = classify.train(config)
+    if code:
+        raise KeyboardInterrupt
+    trained = json.loads((folder / "result.json").read_text())
+    subject = judging.load(folder, scale.turned)
+    few = judging.load(folder, scale.looked_into)
+    network, variables, basis = subject.trained
+    return {
+        "command": f"python -m experiments.evidence --preset {preset} --only {cell.name}",
+        "cell": dataclasses.asdict(cell),
+        "preset": preset,
+        "scale": {
+            "network": type(network).__name__,
+            "widths": list(config.recipe.widths),
+            "parameters": sum(p.size for p in jax.tree.leaves(variables["params"])),
+            "train_images": trained["data"]["train"],
+            "epochs": config.recipe.epochs,
+            "batch": config.recipe.batch,
+        },
+        "final": trained["final"],
+        "angles": rotations.measure(subject, degrees=scale.degrees),
+        "layers": layers.measure(few),
+        "basis_quality": None if basis is None else quality(basis, preset),
+        "pictures": pictures(few) if cell == Cell("cifar10", "partial") else None,
+        "training_seconds": trained["seconds"],
+        "peak_memory_bytes": trained["peak_memory_bytes"],
+        **reporting.surroundings(),
+    }
+
+
+def quality(basis: jax.Array, preset: PresetName) -> dict[str, float]:
+    """Judges a basis on CIFAR-10, whatever its network was trained on."""
+    source = "embedded" if preset == "smoke" else "prepared"
+    test = gj.data.load("cifar10", split="test", source=source, size=500)
+    x = test.images.astype(np.float32) / 255
+    found = gj.basis_quality(basis, x - x.mean((0, 1, 2), keepdims=True))
+    return found._asdict()
+
+
+def pictures(subject: judging.Subject, *, image: int = 0, channels: int = 4) -> dict[str, Any]:
+    """Returns what the paper's appendix shows: filters of layer 1, and activations of layer 6.
+
+    The map of layer 6 at orientation S, for the image turned by S, should be that of the upright
+    image at orientation 0, turned by S.
+    """
+    _, variables, basis = subject.trained
+    assert basis is not None
+    g = len(basis)
+    coeffs = variables["params"]["conv1"]["coeffs"][:, :, :channels]
+    filters = np.einsum("nco,gnij->goijc", coeffs, basis)
+    x = subject.batches(len(subject.test.labels))[0][0][image : image + 1]
+    outputs = layers.convolutions(subject)
+    shown, back = [], []
+    channel = None
+    for s in range(g):
+        turned = outputs(gj.rotate(x, 2 * np.pi * s / g, method=rotations.METHOD))["conv6"]
+        if channel is None:  # the one with the most to see
+            channel = int(np.asarray(turned)[0, ..., 0, :].std((0, 1)).argmax())
+        y = np.asarray(turned)[..., s, channel : channel + 1]  # [1, H, W, 1]
+        shown.append(y[0, ..., 0].tolist())
+        y = gj.rotate(y, -2 * np.pi * s / g, method=rotations.METHOD)
+        back.append(np.asarray(y)[0, ..., 0].tolist())
+    return {"filters": filters.tolist(), "activations": shown, "turned_back": back}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Runs every experiment that has no result yet."""
+
+    preset: PresetName = "cpu"
+    """paper: the full protocol, for accelerators; cpu: about 8 hours on 2 cores; smoke: minutes"""
+    only: str | None = None
+    """one run, by the name of its result"""
+    results: Path | None = None
+    """folder of the results; by default experiments/results/evidence/<preset>"""
+    runs: Path = Path("runs/evidence")
+    """folder for checkpoints while a run is not done"""
+    minutes: float | None = None
+    """begin no run after so many minutes"""
+
+
+def main(config: Config) -> int:
+    folder = config.results or RESULTS / config.preset
+    every = list(cells(SCALES[config.preset]))
+    todo = [cell for cell in every if not (folder / f"{cell.name}.json").exists()]
+    if config.only is not None:
+        todo = [cell for cell in todo if cell.name == config.only]
+        if config.only not in [cell.name for cell in every]:
+            raise ValueError(
+                f"only must be the name of a run of preset {config.preset}, such as "
+                f"{every[0].name}, but got {config.only!r}."
+            )
+    print(f"preset {config.preset}: {len(every) - len(todo)} of {len(every)} runs have results")
+    begun = time.perf_counter()
+    taken: dict[str, list[float]] = {cell.dataset: [] for cell in todo}
+    for i, cell in enumerate(todo):
+        if config.minutes is not None and time.perf_counter() - begun > 60 * config.minutes:
+            print("time is up; the same command goes on from here")
+            return 0
+        print(f"[{i + 1}/{len(todo)}] {cell.name:40s}", end="", flush=True)
+        start, workdir = time.perf_counter(), config.runs / config.preset / cell.name
+        found = run(cell, config.preset, workdir)
+        seconds = time.perf_counter() - start
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / f"{cell.name}.json", as_text(found | {"seconds": round(seconds, 1)}))
+        shutil.rmtree(workdir)
+        taken[cell.dataset].append(seconds)
+        print(f"{in_brief(found)}, {left(taken, todo[i + 1 :])}", flush=True)
+        jax.clear_caches()
+    return 0
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """JSON with a line for each top-level name, and numbers of six digits."""
+    lines = [f'"{name}": {json.dumps(_rounded(value))}' for name, value in result.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return value
+
+
+def in_brief(result: dict[str, Any]) -> str:
+    """Says a result in a few words."""
+    errors = result["angles"]["errors"]
+    return (
+        f"test accuracy {100 * result['final']['test']['accuracy']:5.2f} %, "
+        f"worst angle +{100 * (max(errors) - min(errors)):5.2f} points"
+    )
+
+
+def left(taken: dict[str, list[float]], todo: list[Cell]) -> str:
+    """Says how long the rest will take, by what runs on the same data took."""
+    known = list(itertools.chain(*taken.values()))
+    means = {name: np.mean(times or known) for name, times in taken.items()}
+    seconds = sum(float(means[cell.dataset]) for cell in todo)
+    return f"about {reporting.in_words(seconds)} to go" if todo else "all done"
+
+
+def start() -> int:
+    try:
+        return main(tyro.cli(Config, prog="python -m experiments.evidence", description=__doc__))
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    tune()
+    sys.exit(judging.in_a_sentence("evidence", start))

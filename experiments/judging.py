@@ -1,0 +1,53 @@
+"""What is judged: a trained network, and test images as it knows them."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+import gconv_jax as gj
+from gconv_jax.training.trained import Trained, read_trained
+
+
+class Subject(NamedTuple):
+    """A trained network, test images, and the colours that it was trained with."""
+
+    trained: Trained
+    test: gj.data.Images
+    mean: np.ndarray
+    std: np.ndarray
+
+    def batches(self, size: int) -> list[tuple[jax.Array, np.ndarray]]:
+        """Returns normalised images `[B, H, W, C]` and labels, all batches of one size."""
+        n = len(self.test.labels)
+        if n % size:
+            raise ValueError(f"images must be a multiple of {size}, but got {n}.")
+        return [
+            (
+                gj.data.normalise(self.test.images[i : i + size], mean=self.mean, std=self.std),
+                self.test.labels[i : i + size],
+            )
+            for i in range(0, n, size)
+        ]
+
+
+def load(path: Path, images: int) -> Subject:
+    """Loads what a run trained, and a fixed part of its test set."""
+    trained, card = read_trained(path)
+    settings = card["settings"]
+    source = "embedded" if settings["embedded"] else "prepared"
+    train = gj.data.load(settings["dataset"], source=source, size=settings["images"])
+    test = gj.data.load(settings["dataset"], split="test", source=source, size=images)
+    return Subject(trained, test, *gj.data.colour_statistics(train.images))
+
+
+def in_a_sentence(name: str, program: Callable[[], int]) -> int:
+    """Runs a program; what is wrong with its input is one sentence, not a traceback."""
+    try:
+        return program()
+    except (ValueError, gj.data.DataError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2

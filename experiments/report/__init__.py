@@ -1,0 +1,1 @@
+"""The evidence on one page, from the results of its runs alone: `make report`."""

@@ -1,0 +1,95 @@
+"""The evidence on one page: results -> tables, figures and report.html.
+
+    make report                                  # a few seconds, from the JSONs alone
+    python -m experiments.report --preset smoke --out runs/report
+
+Reads `experiments/results/evidence/<preset>/*.json`, one file a run. What has not been run yet is
+said to be so; nothing else is needed, and a second time gives the same bytes.
+"""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+
+from experiments.presets import PresetName
+from experiments.report import charts, page
+from experiments.report.findings import ResultsError, Run, read
+from experiments.report.pictures import pictures
+from experiments.report.sentences import scale
+from experiments.report.tables import markdown, tables
+from experiments.tuning import tune
+from gconv_jax.training.runs import write_whole
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Draws and writes everything from the results that are there."""
+
+    preset: PresetName = "cpu"
+    """which results: cpu, paper or smoke"""
+    results: Path | None = None
+    """folder of the results; by default experiments/results/evidence/<preset>"""
+    out: Path = Path("experiments/results/report")
+    """folder for report.html, tables.md and the pictures"""
+
+    @property
+    def folder(self) -> Path:
+        """Where the results are."""
+        return self.results or Path("experiments/results/evidence") / self.preset
+
+
+def write(runs: Sequence[Run], out: Path) -> list[Path]:
+    """Writes all pictures, tables.md and report.html; returns the files."""
+    out.mkdir(parents=True, exist_ok=True)
+    made, files = {}, []
+    for picture in pictures(runs):
+        drawn = {"png": charts.png(picture.figure), "svg": charts.svg(picture.figure)}
+        for kind, content in drawn.items():
+            files.append(out / f"{picture.name}.{kind}")
+            _write_whole(files[-1], content)
+        made[picture.name] = page.embedded(picture, drawn["png" if picture.raster else "svg"])
+    every = tables(runs)
+    for name, text in {
+        "tables.md": markdown(runs, list(every)) + "\n",
+        "report.html": page.html(runs, every, made),
+    }.items():
+        files.append(out / name)
+        write_whole(files[-1], text)
+    return files
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Writes a picture so that it is there in full or not at all."""
+    beside = path.with_name(f".{path.name}.tmp")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def main(config: Config) -> int:
+    runs = read(config.folder, config.preset)
+    print(f"{len(runs)} run{'s' * (len(runs) > 1)} in {config.folder}. {scale(runs)}")
+    *_, report = write(runs, config.out)
+    print(f"wrote {report}, with tables.md and the pictures beside it")
+    return 0
+
+
+def run() -> int:
+    """Reads the command line; a bad file is a sentence, not a traceback."""
+    tune()
+    try:
+        return main(tyro.cli(Config, prog="python -m experiments.report", description=__doc__))
+    except ResultsError as error:
+        for line in str(error).splitlines():
+            print(f"report: {line}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,433 @@
+"""The report: its numbers are those of the runs, and it says nothing that they do not."""
+
+import json
+import re
+import statistics
+
+import pytest
+
+from experiments.report.__main__ import Config, main, write
+from experiments.report.findings import (
+    METHODS,
+    Spread,
+    apart,
+    rank_correlation,
+    read,
+    spread,
+    spreads,
+)
+from experiments.report.page import html
+from experiments.report.sentences import in_short, order, scale
+from experiments.report.tables import correlation, markdown, tables
+
+DEGREES = (0, 45, 90, 135, 180, 225, 270, 315)
+COMMAND = "python -m experiments.evidence --preset cpu --only"
+
+
+def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3, **measured):
+    """A result file; `measured` may give its accuracy, errors, layers, quality and epochs."""
+    sizes = "".join(
+        f"-{letter}{n}"
+        for letter, n in (("g", orientations), ("k", kernel_size))
+        if n not in (3, 8)
+    )
+    name = f"{dataset}-{basis}{sizes}-{augment}-seed{seed}"
+    conv = basis == "conv"
+    accuracy = measured.get("accuracy", 0.75)
+    metrics = {"loss": 1 - accuracy, "accuracy": accuracy}
+    layers = measured.get("layers", 0.01)
+    error, condition = measured.get("quality", (0.004, 1.0))
+    quality = {"error": error, "condition_number": condition, "residual": 0.0}
+    return name, {
+        "command": f"{COMMAND} {name}",
+        "cell": {
+            "dataset": dataset,
+            "basis": basis,
+            "orientations": orientations,
+            "kernel_size": kernel_size,
+            "augment": augment,
+            "seed": seed,
+        },
+        "preset": "cpu",
+        "scale": {
+            "network": "AllCNN" if conv else "GroupAllCNN",
+            "widths": [24, 48] if conv else [8, 16],
+            "parameters": 88_000 if conv else 78_450,
+            "train_images": 10_000,
+            "epochs": measured.get("epochs", 6),
+            "batch": 50,
+        },
+        "final": {"validation": metrics, "test": dict(metrics), "params_sha256": "0"},
+        "angles": {
+            "degrees": list(DEGREES),
+            "errors": measured.get("errors", [0.25, 0.3] * 4),
+            "images": 2000,
+            "plain_error": 0.24,
+            "interpolator": "gaussian, sigma 0.5",
+        },
+        "layers": None
+        if layers is None
+        else {
+            "images": 256,
+            "errors": {f"conv{i}": [0.0] + (orientations - 1) * [i * layers] for i in range(1, 10)},
+        },
+        "basis_quality": None if conv else quality,
+        "pictures": measured.get("pictures"),
+        "seconds": 1800.0,
+        "peak_memory_bytes": 1,
+        "commit": "abc",
+        "versions": {"jax": "0.10"},
+        "devices": {"platform": "cpu", "count": 1},
+    }
+
+
+def save(folder, *records):
+    folder.mkdir(exist_ok=True)
+    for name, content in records:
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def loaded(folder, *records):
+    return read(save(folder, *records), "cpu")
+
+
+PICTURES = {
+    "filters": [[[[[0.5, -0.5, 0.1]] * 3] * 3] * 2] * 8,
+    "activations": [[[1.0, 0.0], [0.0, 0.5]]] * 8,
+    "turned_back": [[[1.0, 0.0], [0.0, 0.5]]] * 8,
+}
+
+
+def some_evidence():
+    """Two methods in full, one with a single seed, and most of the rest not at all."""
+    for seed, shift in ((0, 0.0), (1, 0.02)):
+        for dataset in ("mnist", "cifar10"):
+            yield record(
+                dataset,
+                "partial",
+                seed=seed,
+                accuracy=0.8 + shift,
+                errors=[0.10, 0.12 + shift] * 4,
+                pictures=PICTURES if (dataset, seed) == ("cifar10", 0) else None,
+            )
+            yield record(dataset, "conv", seed=seed, accuracy=0.7, errors=[0.1, 0.3] + 6 * [0.5])
+        yield record("cifar10", "partial", "full", seed, accuracy=0.75 + shift)
+        yield record("cifar10", "conv", "full", seed, accuracy=0.6 + shift)
+    yield record("mnist", "weiler", errors=[0.1, 0.25] * 4, quality=(0.01, 1.0))
+    yield record("mnist", "closed_form", kernel_size=5, quality=(0.0098, 1.0))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return loaded(tmp_path_factory.mktemp("evidence"), *some_evidence())
+
+
+@pytest.fixture(scope="module")
+def written(runs, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    write(runs, out)
+    return {path.name: path.read_bytes() for path in out.iterdir()}
+
+
+def row(table, *start):
+    """The texts of the row of a table that begins with these."""
+    texts = [[cell.text for cell in cells] for cells in table.rows]
+    [found] = [each[len(start) :] for each in texts if each[: len(start)] == list(start)]
+    return found
+
+
+def test_spread_is_that_of_a_sample():
+    values = [0.1, 0.4, 0.7]
+    assert spread(values) == Spread(pytest.approx(0.4), pytest.approx(0.3), 3)
+    assert spread(values).std == pytest.approx(statistics.stdev(values))
+    assert spread([0.5, None]) == Spread(0.5, None, 1)
+    assert spread([None]) is None
+
+
+def test_table_1_by_hand(runs):
+    table = tables(runs)["table1"]
+    # 80 and 82, 75 and 77: means 81 and 76, standard deviation the root of 2
+    assert row(table, "partial") == [
+        "81.00 ± 1.41 (2)",
+        "90.93",
+        "76.00 ± 1.41 (2)",
+        "89.60",
+        "78,450",
+    ]
+    assert row(table, "all-CNN")[0] == "70.00 ± 0.00 (2)"
+    assert row(table, "closed form") == ["not run", "–", "not run", "–", "not run"]
+    assert row(table, "weiler")[:2] == ["not run", "90.20"]
+    assert [cells[0].text for cells in table.rows] == [m.label for m in METHODS.values()]
+    [partial] = [cells for cells in table.rows if cells[0].text == "partial"]
+    assert partial[1].seeds == (
+        ("80.00", f"{COMMAND} cifar10-partial-none-seed0"),
+        ("82.00", f"{COMMAND} cifar10-partial-none-seed1"),
+    )
+
+
+def test_angles_by_hand(runs):
+    table = tables(runs)["figure3"]
+    # 12 - 10 and 14 - 10 points; quarter turns are all at 10
+    assert row(table, "MNIST", "partial") == [
+        "3.00 ± 1.41 (2)",
+        "10.00 ± 0.00 (2)",
+        "0.00 ± 0.00 (2)",
+        "24.00 ± 0.00 (2)",
+        "2",
+    ]
+    # quarter turns are at 10, 50, 50 and 50
+    assert row(table, "MNIST", "all-CNN")[:3] == [
+        "40.00 ± 0.00 (2)",
+        "10.00 ± 0.00 (2)",
+        "40.00 ± 0.00 (2)",
+    ]
+    assert row(table, "MNIST", "weiler")[0] == "15.00 (1)"
+    assert row(table, "CIFAR-10", "gaussian") == 4 * ["not run"] + ["30 to 40"]
+    figure4 = tables(runs)["figure4"]
+    assert row(figure4, "CIFAR-10", "full (any angle)")[0] == "5.00 ± 0.00 (2)"
+    assert row(figure4, "MNIST", "multiples of 45°") == 4 * ["not run"]
+
+
+def test_layers_are_means_over_turns_but_the_first(tmp_path):
+    runs = loaded(
+        tmp_path,
+        record("mnist", "partial", seed=0, layers=0.01),
+        record("mnist", "partial", seed=1, layers=0.03),
+        record("mnist", "full", layers=None),
+        record("mnist", "weiler", layers=0.00001),
+    )
+    table = tables(runs)["figure5"]
+    found = row(table, "MNIST", "partial")
+    assert found[0] == "0.0200 ± 0.0141 (2)"
+    assert found[8] == "0.1800 ± 0.1273 (2)"
+    assert row(table, "MNIST", "full") == 9 * ["not measured"]
+    assert row(table, "MNIST", "weiler")[0] == "1.0e-05 (1)"
+
+
+def test_other_sizes_are_beside_the_usual_one(runs):
+    table = tables(runs)["sizes"]
+    labels = [tuple(cell.text for cell in cells[1:4]) for cells in table.rows]
+    assert labels[:3] == [
+        ("closed form", "3x3", "8"),
+        ("closed form", "5x5", "8"),
+        ("closed form", "3x3", "16"),
+    ]
+    assert row(table, "MNIST", "closed form", "5x5", "8")[0] == "0.0098 (1)"
+    assert row(table, "MNIST", "closed form", "3x3", "8")[0] == "not run"
+
+
+def test_order_is_claimed_only_between_spreads_that_are_apart():
+    found = {
+        "a": Spread(0.90, 0.02, 3),
+        "b": Spread(0.87, 0.02, 3),  # overlaps with a
+        "c": Spread(0.80, 0.01, 2),  # apart from both
+        "d": Spread(0.10, None, 1),  # far away, but one seed
+        "e": None,
+    }
+    said = order(found)
+    assert "a and b are ahead of c." in said
+    assert "other 8 of 10 pairs" in said
+    claims = said.partition(". No order")[0].removeprefix("Where spreads do not overlap: ")
+    assert claims == "a and b are ahead of c"
+    assert "c is lower than a and b." in order(found, lower=True)
+    assert order({"a": found["a"], "b": found["b"]}).startswith("No order is claimed")
+    assert not apart(Spread(1.0, 0.5, 2), Spread(0.0, 0.5, 2))  # they touch
+    assert apart(Spread(1.01, 0.5, 2), Spread(0.0, 0.5, 2))
+
+
+def test_page_claims_no_order_for_single_seeds(tmp_path):
+    runs = loaded(
+        tmp_path,
+        record("cifar10", "partial", "full", accuracy=0.9),
+        record("cifar10", "conv", "full", accuracy=0.1),
+    )
+    assert order(spreads(runs, "cifar10", "full", lambda run: run.accuracy)).startswith("No order")
+    [said] = [text for text in in_short(runs) if "beside all-CNN" in text]
+    assert "partial 90.00 (1 seed) percent and all-CNN 10.00 (1 seed)" in said
+    assert "no order is claimed" in said
+    assert "5.8 points ahead" in said  # 89.93 - 84.14
+
+
+def test_in_short_by_hand(runs):
+    mnist, _, ahead, quarters = in_short(runs)
+    assert "partial 3.00 ± 1.41 (2 seeds); closed form not run." in mnist
+    assert "weiler 15.00 (1 seed); bilinear not run; gaussian not run." in mnist
+    assert "a difference of +15.0 points." in ahead
+    assert "over 8 runs the error changes there by 0.00 points at most" in quarters
+
+
+def test_rank_correlation():
+    assert rank_correlation([1, 2, 3], [10, 20, 25]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    # ranks 1.5, 1.5, 3 and 1, 2, 3: covariance 1.5, over the root of 1.5 times 2
+    assert rank_correlation([5, 5, 9], [1, 2, 3]) == pytest.approx(1.5 / 3**0.5)
+    assert rank_correlation([1, 2], [1, 2]) is None
+    assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_correlation_says_how_many(runs, tmp_path):
+    assert correlation(runs, "cifar10", "error") == "too few to tell (1 bases)"
+    better = [("partial", 0.004, 0.1), ("weiler", 0.01, 0.2), ("bilinear", 0.09, 0.4)]
+    runs = loaded(
+        tmp_path,
+        *(
+            record("mnist", basis, quality=(error, 1.00001 + i / 1e6), errors=[0.1, 0.1 + more] * 4)
+            for i, (basis, error, more) in enumerate(better)
+        ),
+    )
+    assert correlation(runs, "mnist", "error") == "1.00 (3 bases)"
+    assert correlation(runs, "mnist", "condition_number") == "too few to tell (3 bases)"
+
+
+def test_scale_is_said_and_differences_are_pointed_out(runs, tmp_path):
+    said = scale(runs)
+    assert said.startswith("Reduced scale (preset cpu), the same for every method. MNIST: ")
+    assert "GroupAllCNN 8/16 and AllCNN 24/48, 10,000 training images, 6 epochs" in said
+    assert "ATTENTION" not in said
+    runs = loaded(
+        tmp_path,
+        record("cifar10", "partial", seed=0),
+        record("cifar10", "partial", seed=1),
+        record("cifar10", "conv", epochs=4),
+    )
+    said = tables(runs)["table1"].caption
+    assert "the same for every method" not in said
+    assert "ATTENTION" in said
+    assert "epochs is 6 in most runs, but 4 in cifar10-conv-none-seed0." in said
+    assert scale([]) == "Nothing of it has been run."
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda r: r.pop("angles"), "lacks angles;"),
+        (lambda r: r["final"]["test"].pop("accuracy"), "lacks final.test.accuracy;"),
+        (lambda r: r["layers"]["errors"].pop("conv9"), "lacks layers.errors.conv9;"),
+        (lambda r: r["angles"]["errors"].pop(), "one of angles.errors for each"),
+        (lambda r: r["angles"].update(plain_error=float("nan")), "has nan for angles.plain_error"),
+        (lambda r: r["angles"].update(errors=0.5), "must have a list for angles.errors"),
+        (lambda r: r.update(scale=3), "must have an object for scale"),
+        (lambda r: r["cell"].update(basis="fourier"), "has 'fourier' for cell.basis"),
+        (lambda r: r.update(preset="paper"), "is a run of preset 'paper', not of 'cpu'"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(tmp_path, change, sentence):
+    name, content = record("mnist", "partial")
+    change(content)
+    with pytest.raises(ValueError, match=re.escape(sentence)) as error:
+        loaded(tmp_path, (name, content), record("mnist", "conv"))
+    [line] = str(error.value).splitlines()
+    assert line.startswith(str(tmp_path / f"{name}.json"))
+    assert line.endswith("; remove it, and `make evidence PRESET=cpu` makes it anew.")
+
+
+def test_broken_twice_and_empty_are_told(tmp_path):
+    with pytest.raises(ValueError, match="has no results to report; `make evidence PRESET=cpu`"):
+        read(tmp_path / "nothing", "cpu")
+    name, content = record("mnist", "partial")
+    save(tmp_path, (name, content), ("copy", content))
+    (tmp_path / "cut.json").write_text('{"command": "pyth')
+    with pytest.raises(ValueError, match="is not valid JSON") as error:
+        read(tmp_path, "cpu")
+    cut, twice = str(error.value).splitlines()
+    assert cut.startswith(f"{tmp_path / 'cut.json'} is not valid JSON")
+    assert twice.startswith(f"copy.json and {name}.json in")
+
+
+def test_command_says_a_sentence(run_python, tmp_path):
+    (tmp_path / "cut.json").write_text("{")
+    printed = run_python(
+        """
+        import contextlib, io, sys
+        from experiments.report.__main__ import run
+        sys.argv[1:] = ["--results", sys.argv[1]]
+        with contextlib.redirect_stderr(sys.stdout):
+            print(run())
+        """,
+        tmp_path,
+    )
+    sentence, code = printed.splitlines()
+    assert sentence.startswith(f"report: {tmp_path / 'cut.json'} is not valid JSON")
+    assert code == "2"
+
+
+def test_everything_is_written(written):
+    names = ("figure3", "figure4", "figure5", "bases", "basis", "filters", "activations")
+    for name in (*names, "reconstructions", "rotations"):
+        assert written[f"{name}.png"].startswith(b"\x89PNG")
+        assert b"<svg" in written[f"{name}.svg"]
+    assert len(written) == 2 * 9 + 2
+
+
+def test_page_needs_nothing_else(written):
+    page = written["report.html"].decode()
+    assert not re.findall(r"https?://|//[a-z]+\.[a-z]|<script|<link|@import|url\(", page)
+    sources = re.findall(r'src="(.{0,26})', page)
+    assert len(sources) == 9
+    assert all(re.match("data:image/(png|svg[+]xml);base64,", source) for source in sources)
+    assert len(re.findall(r'<img[^>]* alt="[^"]{20,}"', page)) == 9
+    anchors = re.findall(r'href="#(\w+)"', page)
+    assert len(anchors) == 8
+    assert all(f'id="{anchor}"' in page for anchor in anchors)
+    assert 'name="viewport"' in page
+    assert "prefers-color-scheme: dark" in page
+    assert "81.00 ± 1.41 (2)" in page
+    assert f"<code>{COMMAND} cifar10-partial-full-seed1</code>" in page
+    assert "14 networks were trained and judged: 6 on MNIST and 8 on CIFAR-10, in 7.0 hours" in page
+    assert "PRESET=paper" in page
+
+
+def test_page_is_well_formed(written):
+    """Every element that is opened is closed, in order."""
+    page = re.sub(r'src="[^"]*"', "", written["report.html"].decode())
+    page = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    stack = []
+    for closing, name in re.findall(r"<(/?)([a-z0-9]+)", page):
+        if name in ("meta", "img"):
+            continue
+        if closing:
+            assert stack.pop() == name
+        else:
+            stack.append(name)
+    assert not stack
+    assert "ATTENTION" not in page
+
+
+def test_attention_is_marked_on_the_page(tmp_path):
+    runs = loaded(tmp_path, record("cifar10", "partial"), record("cifar10", "weiler", epochs=5))
+    names = ("figure3", "figure4", "figure5", "bases", "basis", "filters", "activations")
+    blank = dict.fromkeys((*names, "reconstructions", "rotations"), "")
+    assert '<span class="odd">ATTENTION' in html(runs, tables(runs), blank)
+
+
+def test_a_second_time_gives_the_same_bytes(runs, written, tmp_path):
+    write(runs, tmp_path)
+    again = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {name for name in again if again[name] != written.get(name)} == set()
+    assert again.keys() == written.keys()
+
+
+def test_markdown_is_for_the_readme(runs):
+    blocks = markdown(runs, ["table1", "figure3"]).split("\n\n")
+    assert len(blocks) == 4
+    head, rule, *lines = blocks[0].splitlines()
+    assert head.endswith(f"| parameters | `{COMMAND}` … |")
+    assert rule == "|" + 7 * "---|"
+    assert len(lines) == len(METHODS)
+    assert lines[6] == (
+        "| partial | 81.00 ± 1.41 (2) | 90.93 | 76.00 ± 1.41 (2) | 89.60 | 78,450 | "
+        "`cifar10-partial-none-seed0`, `cifar10-partial-full-seed0` |"
+    )
+    assert "Reduced scale (preset cpu)" in blocks[1].replace("\n", " ")
+    assert max(map(len, blocks[1].splitlines())) <= 100
+
+
+def test_main_writes_where_it_is_told(monkeypatch, tmp_path, capsys):
+    folder = save(tmp_path / "results", record("mnist", "partial"))
+    monkeypatch.setattr("experiments.report.__main__.pictures", lambda _: [])
+    monkeypatch.setattr("experiments.report.page.html", lambda *_: "page")
+    assert main(Config(results=folder, out=tmp_path / "out")) == 0
+    assert (tmp_path / "out" / "report.html").read_text() == "page"
+    assert "1 run in" in capsys.readouterr().out
+    assert str(Config(preset="smoke").folder) == "experiments/results/evidence/smoke"
