@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup data pretrain bases cifar mnist bench test lint format lock clean
+.PHONY: help setup data pretrain bases cifar mnist evidence report bench test lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ cifar: $(READY)  ## train and judge on CIFAR-10: BASIS= AUGMENT= PRESET= SEED=
 
 mnist: $(READY)  ## the same on MNIST
 	$(BIN)/python -m experiments.classify --dataset mnist $(training)
+
+evidence: $(READY)  ## run the paper's experiments that have no result yet: PRESET=
+	$(BIN)/python -m experiments.evidence $(call option,PRESET,preset)
+
+report: $(READY)  ## tables, figures and report.html from the results: PRESET=
+	$(BIN)/python -m experiments.report $(call option,PRESET,preset)
 
 PEER := $(VENV)/peer
 

@@ -30,7 +30,7 @@ from gconv_jax.training.classification import Augmentation, fingerprint
 from gconv_jax.training.runs import claim, write_whole
 from gconv_jax.training.trained import NETWORKS, read_trained
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", *fit.JUDGED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,15 +227,15 @@ def train(config: Config) -> int:
     say(first_line(config, task), end="", flush=True)
     recipe = config.recipe
     augmentation = Augmentation(recipe.flip, recipe.translate, config.augment)
-    outcome = fit.fit(task, augmentation, config.seed, say)
+    judge = fit.make_judge(task)
+    outcome = fit.fit(task, augmentation, config.seed, judge, say)
     if not outcome.done:
         say(f"stopped and saved; the same command goes on from here: {folder}")
         return 130
-    judge = fit.make_judge(task, "test")
     model = parallel.everywhere(parallel.from_first(outcome.model))
     final = {
         "validation": outcome.choice.validation,
-        "test": judge(model),
+        "test": judge(model, "test"),
         "params_sha256": fingerprint(outcome.state.variables),
     }
     if parallel.first():
@@ -290,8 +290,9 @@ def evaluate(path: Path) -> int:
     recipe = Recipe(**{name: settings[name] for name in names})
     task = fit.Task(path, load_data(settings), trained.network, trained.basis, recipe, settings)
     variables = parallel.everywhere(trained.variables)
-    for split in SPLITS[1:]:
-        numbers = fit.make_judge(task, split)(variables)
+    judge = fit.make_judge(task)
+    for split in fit.JUDGED:
+        numbers = judge(variables, split)
         if parallel.first():
             print(f"{split} accuracy {numbers['accuracy']:.4f}, loss {numbers['loss']:.4f}")
     return 0

@@ -80,7 +80,7 @@ SCALES: dict[PresetName, Scale] = {
         turned=2000,
     ),
     "smoke": Scale(
-        {name: {"images": 50, "epochs": 2} for name in ("mnist", "cifar10")},
+        {name: {"images": 50, "epochs": 2, "widths": (1, 2)} for name in ("mnist", "cifar10")},
         {"mnist": 1, "cifar10": 1},
         turned=100,
         degrees=(0, 45, 90),
@@ -101,10 +101,10 @@ def cells(scale: Scale) -> Iterator[Cell]:
             for augment in ("90", "45", "full"):  # figure 4
                 if (dataset, augment) != ("cifar10", "full"):
                     yield Cell(dataset, "partial", augment, seed)
-        for sizes in ({"kernel_size": 5}, {"orientations": 16}):
+        for orientations, kernel_size in ((8, 5), (16, 3)):
             for basis in ("closed_form", "gaussian"):
                 if seed < scale.seeds["mnist"]:
-                    yield Cell("mnist", basis, seed=seed, **sizes)
+                    yield Cell("mnist", basis, "none", seed, orientations, kernel_size)
 
 
 def run(cell: Cell, preset: PresetName, folder: Path) -> dict[str, Any]:
@@ -180,10 +180,10 @@ def pictures(subject: judging.Subject, *, image: int = 0, channels: int = 4) -> 
         turned = outputs(gj.rotate(x, 2 * np.pi * s / g, method=rotations.METHOD))["conv6"]
         if channel is None:  # the one with the most to see
             channel = int(np.asarray(turned)[0, ..., 0, :].std((0, 1)).argmax())
-        y = np.asarray(turned)[..., s, channel : channel + 1]  # [1, H, W, 1]
-        shown.append(y[0, ..., 0].tolist())
-        y = gj.rotate(y, -2 * np.pi * s / g, method=rotations.METHOD)
-        back.append(np.asarray(y)[0, ..., 0].tolist())
+        y = turned[..., s, channel : channel + 1]  # [1, H, W, 1]
+        y_back = gj.rotate(y, -2 * np.pi * s / g, method=rotations.METHOD)
+        shown.append(np.asarray(y)[0, ..., 0].tolist())
+        back.append(np.asarray(y_back)[0, ..., 0].tolist())
     return {"filters": filters.tolist(), "activations": shown, "turned_back": back}
 
 

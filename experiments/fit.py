@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,10 @@ from gconv_jax.training.classification import (
 )
 from gconv_jax.training.runs import check_same, stop_on_interrupt
 
+JUDGED = ("validation", "test")
 ROUND = 50  # steps between two looks at the metrics, at most
+
+Judge = Callable[[Any, str], dict[str, float]]  # of variables and the name of a split
 
 _copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
 
@@ -59,8 +62,15 @@ class Task:
         )
 
     def examples(self, split: str) -> Examples:
-        """Returns a split, on the devices."""
-        return parallel.everywhere(as_examples(self.data[split], self.data["train"]))
+        """Returns a split, on the devices.
+
+        Those to judge by are filled up with zeros to the same size: one program serves both.
+        """
+        data = self.data[split]
+        if split != "train":
+            more = max(len(self.data[name].labels) for name in JUDGED) - len(data.labels)
+            data = gj.data.Images(*(np.pad(a, [(0, more)] + [(0, 0)] * (a.ndim - 1)) for a in data))
+        return parallel.everywhere(as_examples(data, self.data["train"]))
 
     @property
     def total(self) -> int:
@@ -152,15 +162,16 @@ def begin(task: Task, seed: int) -> ClassifierState:
     )
 
 
-def make_judge(task: Task, split: str) -> Callable[[Any], dict[str, float]]:
-    """Returns a function of variables that gives loss and accuracy on all images of a split."""
-    examples, basis = task.examples(split), parallel.everywhere(task.basis)
-    plan = task.plan(split, last="pad")
+def make_judge(task: Task) -> Judge:
+    """Returns the function that gives loss and accuracy on all images of a split."""
+    basis = parallel.everywhere(task.basis)
     step = parallel.data_parallel(partial(eval_step, task.network), common=3, batches=2)
+    examples = cache(task.examples)
 
-    def judge(variables: Any) -> dict[str, float]:
+    def judge(variables: Any, split: str) -> dict[str, float]:
+        plan = task.plan(split, last="pad")
         parts = [
-            step(variables, basis, examples, *parallel.shares(plan.batch(epoch=0, step=i)))
+            step(variables, basis, examples(split), *parallel.shares(plan.batch(epoch=0, step=i)))
             for i in range(plan.steps)
         ]
         fetched = jax.device_get(parts)
@@ -171,12 +182,14 @@ def make_judge(task: Task, split: str) -> Callable[[Any], dict[str, float]]:
     return judge
 
 
-def fit(task: Task, augmentation: Augmentation, seed: int, say: Callable[..., None]) -> Outcome:
+def fit(
+    task: Task, augmentation: Augmentation, seed: int, judge: Judge, say: Callable[..., None]
+) -> Outcome:
     """Trains from the last checkpoint, or from the start, to the end or until it is stopped."""
     recipe, total, plan = task.recipe, task.total, task.plan("train", seed=seed)
     start = time.perf_counter()
     advance = make_advance(augmentation=augmentation, most=ROUND)
-    examples, judge = task.examples("train"), make_judge(task, "validation")
+    examples = task.examples("train")
     pace = Pace(say)
     with contextlib.ExitStack() as stack:
         checkpoints = report = None
@@ -219,7 +232,7 @@ def fit(task: Task, augmentation: Augmentation, seed: int, say: Callable[..., No
             if not (ends or stop or step % every == 0):
                 continue
             pace.settle("a moment to go")
-            validation = judge(state.variables) if ends else None
+            validation = judge(state.variables, "validation") if ends else None
             _look(*waiting, validation, report, checkpoints)
             waiting = None
             if validation is not None and choice.is_beaten_by(validation):
@@ -260,7 +273,7 @@ def _resume(
 
 def _evaluation(task: Task, steps: int) -> float:
     """Returns how many training steps the validation and test that are left take, roughly."""
-    sizes = [len(task.data[split].labels) for split in ("validation", "test")]
+    sizes = [len(task.data[split].labels) for split in JUDGED]
     epochs = steps / task.plan("train").steps
     return (epochs * sizes[0] + sizes[1]) / task.recipe.batch / 3  # the forward pass is a third
 

@@ -2,9 +2,8 @@
 
     python -m experiments.loop_overhead         # on a machine that does nothing else
 
-In one process: rounds of the bare compiled step before and after, and between them the whole loop
-with its batches, metrics, log, event files and checkpoints. Then what the process held in memory,
-by step.
+Before each round of the whole loop, with its batches, metrics, log, event files and checkpoints,
+the same steps are taken bare, on a state of their own: both see the same moods of the machine.
 """
 
 import dataclasses
@@ -14,6 +13,8 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -22,8 +23,8 @@ import tyro
 import gconv_jax as gj
 from experiments import fit, reporting
 from experiments.presets import PRESETS, PresetName
-from gconv_jax.training import parallel
-from gconv_jax.training.checkpoints import read
+from experiments.tuning import tune
+from gconv_jax.training import classification, parallel
 from gconv_jax.training.classification import Augmentation, train_step
 
 
@@ -32,47 +33,66 @@ class Config:
     """Measures the loop against the bare step."""
 
     preset: PresetName = "cpu"
-    """whose network, batch and augmentation to use, on embedded images"""
-    steps: int = 50
-    """in each block, with a checkpoint at its end"""
-    blocks: int = 3
-    """of the loop, the first of which compiles and is not timed; at most as many as are kept"""
+    """whose network, batch, augmentation and checkpoints to use, on embedded images"""
+    steps: int = 550
+    """of the loop, and of the bare step"""
+    warm: int = 50
+    """steps that are not counted, at the start"""
 
 
 def make_task(config: Config, folder: Path) -> fit.Task:
     recipe = PRESETS["cifar10"][config.preset]
-    total = config.steps * config.blocks
     data = {
         split: gj.data.load("cifar10", split=split, source="embedded")
         for split in ("train", "validation", "test")
     }
     train = data["train"]
     # One long epoch, so that no validation comes in between.
-    times = -(-total * recipe.batch // len(train.labels))
-    images = np.concatenate([train.images] * times)[: total * recipe.batch]
-    labels = np.concatenate([train.labels] * times)[: total * recipe.batch]
-    data["train"] = gj.data.Images(images, labels)
-    recipe = dataclasses.replace(recipe, epochs=1, checkpoint_every=config.steps)
+    chosen = np.resize(np.arange(len(train.labels)), config.steps * recipe.batch)
+    data["train"] = gj.data.Images(train.images[chosen], train.labels[chosen])
+    recipe = dataclasses.replace(recipe, epochs=1)
     network = gj.GroupAllCNN(widths=recipe.widths)
     return fit.Task(folder, data, network, gj.load_basis("partial"), recipe, {})
 
 
-def bare(task: fit.Task, augmentation: Augmentation, steps: int) -> float:
-    """Returns the seconds that so many steps take, after one that compiles."""
-    step = parallel.data_parallel(
-        partial(train_step, augmentation=augmentation), common=2, donate=(0,)
-    )
-    state, examples = parallel.everywhere(fit.begin(task, 0)), task.examples("train")
-    plan = task.plan("train", seed=0)
-    shares = [parallel.shares(plan.batch(epoch=0, step=i)[0]) for i in range(steps + 1)]
-    start = 0.0
-    for i, share in enumerate(shares):
-        state, metrics = step(state, examples, share)
-        if i == 0:
-            jax.block_until_ready(state)
-            start = time.perf_counter()
-    jax.block_until_ready((state, metrics))
-    return time.perf_counter() - start
+class InTurns:
+    """The loop's way to advance, with the same steps bare before each round, and the time of both.
+
+    The loop's time is from the end of the bare steps to the next round: all that it does.
+    """
+
+    def __init__(self, advance: Any, task: fit.Task, augmentation: Augmentation) -> None:
+        """Compiles the bare step."""
+        self._advance = advance
+        self._step = parallel.data_parallel(
+            partial(train_step, augmentation=augmentation), common=2, donate=(0,)
+        )
+        self._state = parallel.everywhere(fit.begin(task, 0))
+        self._mark = 0.0
+        self.rounds: list[int] = []
+        self.bare: list[float] = []
+        self.loop: list[float] = []
+
+    def __call__(self, state: Any, examples: Any, rows: np.ndarray) -> Any:
+        """Takes a round bare, and begins one of the loop."""
+        jax.block_until_ready(state)
+        begun = time.perf_counter()
+        if self.rounds:
+            self.loop.append(begun - self._mark)
+        shares = [parallel.shares(row) for row in rows]
+        begun = time.perf_counter()
+        for share in shares:
+            self._state, _ = self._step(self._state, examples, share)
+        jax.block_until_ready(self._state)
+        self.bare.append(time.perf_counter() - begun)
+        self.rounds.append(len(rows))
+        self._mark = time.perf_counter()
+        return self._advance(state, examples, rows)
+
+    def seconds(self, warm: int) -> tuple[float, float]:
+        """Returns the bare time and the loop's, of all rounds but the first steps and the last."""
+        first = int(np.searchsorted(np.cumsum(self.rounds), warm)) + 1
+        return sum(self.bare[first:-1]), sum(self.loop[first:])
 
 
 class Memory:
@@ -102,33 +122,36 @@ class Memory:
 
 
 def main(config: Config) -> int:
-    if config.steps < 1 or not 2 <= config.blocks <= 3:
+    if not 0 < config.warm < config.steps:
         raise ValueError(
-            "steps must be at least 1 and blocks 2 or 3, "
-            f"but got {config.steps} and {config.blocks}."
+            f"warm must be above 0 and less than steps, but got {config.warm} and {config.steps}."
         )
-    with tempfile.TemporaryDirectory() as name:
+    turns: list[InTurns] = []
+
+    def make_advance(**options: Any) -> InTurns:
+        advance = classification.make_advance(**options)
+        turns.append(InTurns(advance, task, options["augmentation"]))
+        return turns[0]
+
+    with (
+        tempfile.TemporaryDirectory() as name,
+        mock.patch.object(fit, "make_advance", make_advance),
+    ):
         task = make_task(config, Path(name))
         recipe = task.recipe
-        augmentation = Augmentation(recipe.flip, recipe.translate)
-        before = bare(task, augmentation, config.steps)
         memory = Memory(task.folder / reporting.LOG)
-        fit.fit(task, augmentation, 0, print)
+        augmentation = Augmentation(recipe.flip, recipe.translate)
+        fit.fit(task, augmentation, 0, fit.make_judge(task), print)
         memory.stop()
-        after = bare(task, augmentation, config.steps)
-        blocks = range(config.steps, task.total + 1, config.steps)
-        ends = [read(task.folder / "checkpoints" / str(step))[1]["seconds"] for step in blocks]
-        steps = [memory.at(step) for step in blocks[:-1]] + [memory.samples[-1][1] / 1e6]
-    loop = np.diff(ends)
-    print(
-        f"\n{recipe.widths} channels, batch {recipe.batch}, {config.steps} steps a block, seconds:"
-    )
-    print(f"bare step, before and after:  {before:.2f} {after:.2f}")
-    print(f"loop with a checkpoint:       {' '.join(f'{seconds:.2f}' for seconds in loop)}")
-    print(f"loop over bare:               {np.mean(loop) / np.mean([before, after]):.3f}")
-    print(f"megabytes after each block:   {' '.join(f'{size:.0f}' for size in steps)}")
+    bare, loop = turns[0].seconds(config.warm)
+    at = sorted({config.warm, *range(100, config.steps, 100)})
+    shown = ", ".join(f"{memory.at(step):.0f} at step {step}" for step in at)
+    print(f"\n{recipe.widths} channels, batch {recipe.batch}, {config.steps - config.warm} steps")
+    print(f"bare steps {bare:.1f} s, the loop {loop:.1f} s: {loop / bare:.3f} times as long")
+    print(f"megabytes: {shown}")
     return 0
 
 
 if __name__ == "__main__":
+    tune()
     sys.exit(main(tyro.cli(Config, prog="python -m experiments.loop_overhead")))

@@ -126,7 +126,10 @@ def _winograd(
 
 
 @_summing
-def _patches(x: jax.Array, kernel: jax.Array, _: Prepared | None, windows: Windows) -> jax.Array:
+def _patches(
+    x: jax.Array, kernel: jax.Array, prepared: Prepared | None, windows: Windows
+) -> jax.Array:
+    assert prepared is None
     k, _, i, o = kernel.shape
     strides = windows.strides
     x = jnp.pad(x, ((0, 0), *windows.margins, (0, 0)))

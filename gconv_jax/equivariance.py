@@ -42,8 +42,8 @@ def equivariance_error(
     Args:
       fn: maps images `[B, H, W, C]` to a feature map on the group `[B, H', W', G, C']`, which turns
         back by `act`; or to maps without orientations `[B, H', W', C']`, which turn back by
-        `rotate`; or to vectors `[B, D]`, which should not change at all; or to a tree of these,
-        such as a dictionary of layers.
+        `rotate`; or to vectors `[B, D]`, which should not change at all; or to a dictionary of
+        these, such as the outputs of all layers.
       x: square images `[B, H, W, C]`.
       orientations: G, in how many steps the circle is divided; by default that of the feature map,
         and 8 where there is none.
@@ -54,7 +54,7 @@ def equivariance_error(
       sigma: width of the Gaussian in pixels, see `rotate`.
 
     Returns:
-      One error for each of `steps`: `[G]` by default. For a tree, a tree of these.
+      One error for each of `steps`: `[G]` by default. For a dictionary, one of these.
 
     Example:
       >>> import jax, jax.numpy as jnp, gconv_jax as gj
@@ -173,10 +173,8 @@ def _errors(
 
 
 def _as_outputs(outputs: Any) -> Any:
-    """Checks an array, or a tree of them."""
-    if isinstance(outputs, dict | list | tuple) and jax.tree.leaves(outputs):
-        return jax.tree.map(_as_output, outputs)
-    return _as_output(outputs)
+    """Checks an array, or a dictionary of them."""
+    return jax.tree.map(_as_output, outputs) if isinstance(outputs, dict) else _as_output(outputs)
 
 
 def _as_output(output: Any) -> jax.Array:

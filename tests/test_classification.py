@@ -98,7 +98,9 @@ def test_a_step_computes_what_it_says(data):
         chosen = jax.nn.log_softmax(logits)[np.arange(10), data.labels[row]]
         return -chosen.mean(), (logits, updates["batch_stats"])
 
-    (loss, (logits, stats)), gradient = jax.value_and_grad(loss_of, has_aux=True)(old.params)
+    (loss, (logits, stats)), gradient = jax.jit(jax.value_and_grad(loss_of, has_aux=True))(
+        old.params
+    )
     assert float(metrics["loss"]) == pytest.approx(float(loss), rel=1e-5)
     assert float(metrics["accuracy"]) == pytest.approx(
         np.mean(np.argmax(logits, -1) == data.labels[row])
@@ -151,7 +153,7 @@ def test_rounds_of_any_length_give_the_same_to_the_bit_and_compile_once(data, ca
 def test_both_ways_of_taking_rounds_agree(data):
     results = []
     for at_once in (True, False):
-        state, examples = start(data, gj.GroupAllCNN(num_classes=2, widths=(4, 8)))
+        state, examples = start(data)
         advance = make_advance(augmentation=Augmentation(), most=3, at_once=at_once)
         state, fetch = advance(state, examples, batches(3))
         results.append((jax.device_get(state.params), [r["loss"] for r in fetch()]))
@@ -160,9 +162,9 @@ def test_both_ways_of_taking_rounds_agree(data):
 
 DEVICES = """
     import sys, pickle, jax, jax.numpy as jnp, numpy as np
-    begun, path, devices, dtype, synchronised = *sys.argv[1:3], int(sys.argv[3]), *sys.argv[4:6]
-    coordinator, processes, process = (sys.argv[6:] or [None, 1, 0])
-    processes, process = int(processes), int(process)
+    begun, path, devices, dtype, synchronised, *rest = sys.argv[1:]
+    coordinator, processes, process = rest or [None, 1, 0]
+    devices, processes, process = int(devices), int(processes), int(process)
     jax.config.update("jax_enable_x64", dtype == "float64")
     import gconv_jax as gj
     from pathlib import Path
@@ -175,30 +177,35 @@ DEVICES = """
     data = gj.data.Images(data.images[:, ::2, ::2], data.labels)
     plan = gj.data.Plan(80, 16, seed=0, process=process, processes=processes)
     basis = jnp.asarray(gj.load_basis("partial"), dtype)
-    network = gj.GroupAllCNN(widths=(4, 8), dtype=dtype, param_dtype=dtype)
+    network = gj.GroupAllCNN(widths=(4, 8), dtype=dtype, param_dtype=dtype, plain=True)
     state = create_train_state(network, data.images[:1], basis, steps_per_epoch=5)
     if synchronised == "False":
         state = state.replace(apply_fn=network.apply)
+    structure = jax.tree.structure(state)
     examples = parallel.everywhere(as_examples(data, data))
     advance = make_advance(augmentation=Augmentation(True, 4, "full"), most=5)
 
-    def five_steps(state, epoch):
+    def five_steps(state):
+        epoch = int(state.position.epoch)
         state = parallel.everywhere(parallel.from_first(jax.device_get(state)))
         indices = np.stack([plan.batch(epoch=epoch, step=i)[0] for i in range(5)])
-        return advance(state, examples, indices)
+        return advance(state, examples, indices)[0]
 
     # Not from the start. The first steps of AMSGrad are the rate times the sign of the gradient,
     # so rounding moves an entry by twice the rate whose gradient is next to nothing.
     begun = Path(f"{begun}-{dtype}")
     if not begun.exists():
-        for epoch in range(4):
-            state, _ = five_steps(state, epoch)
-        begun.write_bytes(pickle.dumps(jax.tree.leaves(jax.device_get(state))))
-    state = jax.tree.unflatten(jax.tree.structure(state), pickle.loads(begun.read_bytes()))
-    state, _ = five_steps(state, 4)
+        states = []
+        for epoch in range(1, 15):
+            state = five_steps(state)
+            if epoch >= 4 and epoch % 2 == 0:
+                states.append(jax.tree.leaves(jax.device_get(state)))
+        begun.write_bytes(pickle.dumps(states))
+    states = [jax.tree.unflatten(structure, leaves) for leaves in pickle.loads(begun.read_bytes())]
+    ends = [jax.device_get(five_steps(state).variables) for state in states]
     if process == 0:
         with open(path, "wb") as file:
-            pickle.dump(jax.device_get(state.variables), file)
+            pickle.dump(ends, file)
     """
 
 
@@ -208,7 +215,7 @@ def with_devices(count):
 
 @pytest.fixture(scope="module")
 def train_on(run_python, tmp_path_factory):
-    """Trains five steps from the same state, wherever it is told to; returns the variables."""
+    """Trains five steps from each of the same states; returns the variables they end with."""
     folder = tmp_path_factory.mktemp("devices")
 
     @cache
@@ -257,27 +264,35 @@ def as_vector(tree):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-@pytest.mark.parametrize("devices", [2, 8, "two processes"])
+def on_several(train_on, devices, dtype):
+    two_processes = devices == "two processes"
+    return train_on.in_two_processes(dtype) if two_processes else train_on(devices, dtype)
+
+
+@pytest.mark.parametrize("devices", [2, "two processes"])
 def test_several_devices_do_what_one_does(devices, train_on):
     """In float64 every array agrees to its precision: it is the same computation."""
-    several = (
-        train_on.in_two_processes if devices == "two processes" else partial(train_on, devices)
-    )
-    assert difference(several("float64"), train_on(1, "float64")) < 1e-12
+    several = on_several(train_on, devices, "float64")
+    assert difference(several, train_on(1, "float64")) < 1e-12
 
 
-# Rounding changes which of two near equals is the maximum, a gradient takes another way, and
-# AMSGrad divides small gradients by their own size: apart by 1e-6 to 2e-4, as images and start go.
-@pytest.mark.xfail(run=False, reason="in float32, five steps of AMSGrad magnify rounding")
-def test_several_devices_give_the_parameters_of_one_in_float32(train_on):
-    one, several = (as_vector(train_on(devices)["params"]) for devices in (1, 8))
-    assert relative(several, one) < 1e-5
+@pytest.mark.parametrize("devices", [2, 4, 8, "two processes"])
+def test_several_devices_give_the_parameters_of_one(devices, train_on):
+    """In float32, but for the odd time that rounding decides which of two equals is a maximum.
+
+    Then a gradient takes another way, and the steps after it magnify that. The order of images
+    in the batch alone does the same.
+    """
+    pairs = zip(on_several(train_on, devices, "float32"), train_on(1), strict=True)
+    apart = [relative(*(as_vector(end["params"]) for end in pair)) for pair in pairs]
+    assert np.median(apart) < 1e-5, apart
+    assert np.max(apart) < 1e-3, apart
 
 
 def test_without_synchronised_batch_norm_they_would_not(train_on):
-    apart, one = train_on(2, "float64", synchronised=False), train_on(1, "float64")
-    for kind in ("params", "batch_stats"):
-        assert relative(as_vector(apart[kind]), as_vector(one[kind])) > 1e-4, kind
+    for apart, one in zip(train_on(2, synchronised=False), train_on(1), strict=True):
+        for kind in ("params", "batch_stats"):
+            assert relative(as_vector(apart[kind]), as_vector(one[kind])) > 1e-3, kind
 
 
 @pytest.mark.parametrize("network", [gj.GroupAllCNN, gj.AllCNN])
@@ -296,7 +311,8 @@ def test_evaluation_counts_every_image_once(data, network):
         sums = {name: sums[name] + part[name].item() for name in sums}
     mean, std = gj.data.colour_statistics(data.images)
     x = gj.data.normalise(data.images, mean=mean, std=std)
-    logits = np.asarray(net.apply(state.variables, x, *([] if basis is None else [basis])))
+    inputs = [] if basis is None else [basis]
+    logits = np.asarray(jax.jit(net.apply)(state.variables, x, *inputs))
     losses = np.log(np.exp(logits).sum(-1)) - logits[np.arange(60), data.labels]
     assert sums["seen"] == 60
     assert sums["correct"] == (logits.argmax(-1) == data.labels).sum()

@@ -32,11 +32,13 @@ CASES = [
 both = pytest.mark.parametrize(("conv", "oracle", "make"), CASES, ids=["lift", "group"])
 
 
+SQUARES = [(g, size) for g in (4, 8, 12) for size in ((6, 6), (7, 7))]
+
+
 @both
-@pytest.mark.parametrize("g", [4, 8, 12])
+@pytest.mark.parametrize(("g", "size"), [*SQUARES, (8, (5, 8))])
 @pytest.mark.parametrize("k", [1, 3, 5])
 @pytest.mark.parametrize("strides", [1, 2])
-@pytest.mark.parametrize("size", [(6, 6), (7, 7), (5, 8)])
 def test_matches_the_loop(rng, conv, oracle, make, g, k, strides, size):
     h, w = size
     arrays = make(rng, g, k, h, w, n=2, c_in=2, c_out=1, dtype=np.float64)

@@ -88,8 +88,8 @@ def test_the_list_of_runs_is_whole(preset):
 def test_what_has_a_result_is_not_run_again(tmp_path, monkeypatch, capsys):
     ran = []
 
-    def run(cell, preset, folder):
-        folder.mkdir(parents=True)
+    def run(cell, _, folder):
+        folder.mkdir(parents=True, exist_ok=True)
         ran.append(cell)
         if len(ran) == 3:
             raise KeyboardInterrupt
@@ -133,5 +133,5 @@ def test_one_run_from_end_to_end(tmp_path, run_python):
     assert found["angles"]["errors"][0] == found["angles"]["errors"][2]
     assert len(found["layers"]["errors"]["conv9"]) == 8
     assert found["basis_quality"]["error"] < 0.01
-    assert np.shape(found["pictures"]["turned_back"]) == (8, 8, 8)
+    assert np.shape(found["pictures"]["turned_back"]) == (8, 16, 16)
     assert not any((tmp_path / "runs" / "smoke").iterdir())

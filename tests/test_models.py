@@ -21,7 +21,7 @@ def count(variables):
 
 def trained(net, *arrays, seed=3):
     """Variables whose running statistics and biases are not those of the start."""
-    variables = net.init(KEY, *arrays)
+    variables = jax.jit(net.init)(KEY, *arrays)
     leaves, tree = jax.tree.flatten(variables)
     rng = np.random.default_rng(seed)
     moved = [
@@ -45,7 +45,7 @@ def test_the_papers_parameter_counts():
 )
 def test_trains(net, arrays):
     """A few steps on a few images with labels: the loss falls, the statistics move."""
-    variables = net.init(KEY, *arrays)
+    variables = jax.jit(net.init)(KEY, *arrays)
     labels = jnp.asarray([1, 5])
     optimiser = optax.adam(1e-2)
 
@@ -74,7 +74,7 @@ def test_trains(net, arrays):
 
 def test_running_statistics_move_by_a_tenth():
     net = gj.AllCNN(widths=(2, 3))
-    variables = net.init(KEY, IMAGES)
+    variables = jax.jit(net.init)(KEY, IMAGES)
     _, state = net.apply(variables, IMAGES, train=True, mutable=["batch_stats"])
     mean = (
         nn.Conv(2, (3, 3), use_bias=False)
@@ -87,8 +87,10 @@ def test_running_statistics_move_by_a_tenth():
 def test_without_train_nothing_moves():
     net = gj.GroupAllCNN(widths=(2, 4))
     variables = trained(net, IMAGES, BASIS)
-    whole = net.apply(variables, IMAGES, BASIS)
-    one = net.apply(variables, IMAGES[:1], BASIS)  # would differ if it used the batch's statistics
+    whole = jax.jit(net.apply)(variables, IMAGES, BASIS)
+    one = jax.jit(net.apply)(
+        variables, IMAGES[:1], BASIS
+    )  # would differ if it used the batch's statistics
     assert relative_error(whole[:1], one) < 1e-5
     with pytest.raises(ValueError, match="basis must have shape"):
         net.apply(variables, IMAGES, BASIS[0])
@@ -100,7 +102,7 @@ def test_every_convolution_can_be_captured_by_name():
 
     capture = {"capture_intermediates": convs, "mutable": ["intermediates"]}
     net = gj.GroupAllCNN(widths=(2, 3))
-    variables = net.init(KEY, IMAGES, BASIS)
+    variables = jax.jit(net.init)(KEY, IMAGES, BASIS)
     _, state = net.apply(variables, IMAGES, BASIS, **capture)
     shapes = {name: out["__call__"][0].shape for name, out in state["intermediates"].items()}
     sizes = [16] * 3 + [8] * 3 + [4] * 3
@@ -136,7 +138,7 @@ def test_folds_into_ordinary_convolutions():
     x = x.reshape(len(x), -1, g, 5).max(axis=(1, 2))
     logits = x @ params["head"]["kernel"] + params["head"]["bias"].reshape(1, -1)
     assert jnp.std(logits) > 1e-2
-    assert relative_error(logits, net.apply(variables, IMAGES, BASIS)) < 1e-5
+    assert relative_error(logits, jax.jit(net.apply)(variables, IMAGES, BASIS)) < 1e-5
 
 
 @pytest.mark.parametrize("k", [5, 7])
@@ -144,7 +146,7 @@ def test_folds_into_ordinary_convolutions():
 def test_takes_any_basis(g, k):
     basis = gj.make_basis("gaussian", orientations=g, kernel_size=k)
     net = gj.GroupAllCNN(widths=(1, 2))
-    logits, _ = net.init_with_output(KEY, IMAGES[:, :8, :8], basis)
+    logits, _ = jax.jit(net.init_with_output)(KEY, IMAGES[:, :8, :8], basis)
     assert logits.shape == (2, 10)
 
 
@@ -152,10 +154,10 @@ def test_takes_any_basis(g, k):
 def test_bfloat16(half):
     arrays = (IMAGES, BASIS) if half is gj.GroupAllCNN else (IMAGES,)
     net = half(widths=(4, 6), dtype=jnp.bfloat16)
-    logits, variables = net.init_with_output(KEY, *arrays)
+    logits, variables = jax.jit(net.init_with_output)(KEY, *arrays)
     assert logits.dtype == jnp.float32
     assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {jnp.dtype("float32")}
-    full = half(widths=(4, 6)).apply(variables, *arrays)
+    full = jax.jit(half(widths=(4, 6)).apply)(variables, *arrays)
     assert relative_error(logits, full) < 0.1
 
 

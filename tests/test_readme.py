@@ -28,6 +28,20 @@ def test_tables_are_those_of_the_results():
         assert table in text
 
 
+def test_trained_networks_are_those_of_the_results():
+    found = sorted((README.parent / "experiments" / "results" / "classify").glob("*.json"))
+    assert len(found) == 2
+    for path in found:
+        result = json.loads(path.read_text())
+        target = {"cifar10": "cifar", "mnist": "mnist"}[result["config"]["dataset"]]
+        row = (
+            f"| `make {target} PRESET=cpu` | {100 * result['final']['test']['accuracy']:.2f} % | "
+            f"{result['seconds'] / 60:.0f} min | {result['estimated_seconds'] / 60:.0f} min | "
+            f"{result['peak_memory_bytes'] / 1e9:.1f} GB |"
+        )
+        assert row in README.read_text()
+
+
 def test_pictures_are_there():
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", README.read_text()):
         assert (README.parent / picture).read_bytes().startswith(b"\x89PNG")

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).parents[2]
 PAUSE = 0.3  # seconds before each run, so that no side pays for what the one before did
+SPAN = 60.0  # seconds that each race goes on for, or longer if its rounds are not done
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,15 +100,23 @@ def race(
     title: str, sides: Mapping[str, Side], program: Mapping[str, Any], rounds: int
 ) -> dict[str, Any]:
     """Times one program on every side, in turns; returns seconds, facts and memory of each."""
-    return races(title, sides, [program], rounds)[0]
+    return races(title, sides, [program], rounds, span=SPAN)[0]
 
 
 def races(
-    title: str, sides: Mapping[str, Side], programs: Sequence[Mapping[str, Any]], rounds: int
+    title: str,
+    sides: Mapping[str, Side],
+    programs: Sequence[Mapping[str, Any]],
+    rounds: int,
+    *,
+    span: float = 0.0,
 ) -> list[dict[str, Any]]:
-    """Times programs on every side, in turns; memory is that of all of them together."""
+    """Times programs on every side, in turns; memory is that of all of them together.
+
+    Each takes so many rounds, and more until `span` seconds have gone by.
+    """
     contenders: dict[str, Contender] = {}
-    bar = tqdm(total=len(sides) * (1 + rounds * len(programs)), desc=title, leave=False)
+    bar = tqdm(desc=title, unit="run", leave=False)
     try:
         for name, side in sides.items():
             contenders[name] = Contender(side, programs)
@@ -115,7 +124,9 @@ def races(
         results = []
         for i, program in enumerate(programs):
             taken: dict[str, list[float]] = {name: [] for name in sides}
-            for _ in range(rounds):
+            begun, taking = time.perf_counter(), 0
+            while taking < rounds or time.perf_counter() - begun < span:
+                taking += 1
                 for name, contender in contenders.items():
                     time.sleep(PAUSE)
                     taken[name].append(contender.seconds(i))

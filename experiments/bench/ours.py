@@ -1,5 +1,6 @@
 """gconv_jax's side of the benchmark; see `contender`."""
 
+import sys
 import time
 
 _START = time.perf_counter()
@@ -14,9 +15,12 @@ import gconv_jax as gj  # noqa: E402
 _IMPORTED = time.perf_counter() - _START
 
 from typing import Any  # noqa: E402
+from unittest import mock  # noqa: E402
 
 from experiments.bench.contender import Program, serve  # noqa: E402
-from gconv_jax.correlate import correlate  # noqa: E402
+from experiments.tuning import compile_quickly  # noqa: E402
+from gconv_jax import correlate as correlation  # noqa: E402
+from gconv_jax.correlate import Way  # noqa: E402
 
 
 class Network:
@@ -95,16 +99,29 @@ def evaluation(*, widths: list[int], batch: int, plain: bool = False) -> Program
     return run, made.facts | {"compile": time.perf_counter() - start}
 
 
-def layer(*, batch: int, size: int, channels: int, backward: bool, plain: bool = False) -> Program:
-    """Makes one 3x3 convolution, forward or forward and backward."""
+def layer(
+    *,
+    batch: int,
+    size: int,
+    channels: int,
+    backward: bool,
+    inputs: int | None = None,
+    kernel_size: int = 3,
+    way: Way | None = None,
+    plain: bool = False,
+) -> Program:
+    """Makes one convolution, forward or forward and backward; in a given way, if told to."""
     keys = jax.random.split(jax.random.key(0), 3)
-    x = jax.random.normal(keys[0], (batch, size, size, channels))
-    kernel = jax.random.normal(keys[1], (3, 3, channels, channels))
-    dy = jax.random.normal(keys[2], x.shape)
+    inputs = channels if inputs is None else inputs
+    x = jax.random.normal(keys[0], (batch, size, size, inputs))
+    kernel = jax.random.normal(keys[1], (kernel_size, kernel_size, inputs, channels))
+    dy = jax.random.normal(keys[2], (batch, size, size, channels))
 
     @jax.jit
     def forward(x: jax.Array, kernel: jax.Array) -> jax.Array:
-        return correlate(x, kernel, 1, "SAME", plain=plain)
+        choice = correlation.way if way is None else lambda *_: way
+        with mock.patch.object(correlation, "way", choice):
+            return correlation.correlate(x, kernel, 1, "SAME", plain=plain)
 
     @jax.jit
     def both(x: jax.Array, kernel: jax.Array, dy: jax.Array) -> Any:
@@ -119,4 +136,6 @@ def layer(*, batch: int, size: int, channels: int, backward: bool, plain: bool =
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "keep":
+        compile_quickly()
     serve({"training": training, "evaluation": evaluation, "layer": layer})

@@ -8,7 +8,6 @@ said to be so; nothing else is needed, and a second time gives the same bytes.
 """
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +49,7 @@ def write(runs: Sequence[Run], out: Path) -> list[Path]:
         drawn = {"png": charts.png(picture.figure), "svg": charts.svg(picture.figure)}
         for kind, content in drawn.items():
             files.append(out / f"{picture.name}.{kind}")
-            _write_whole(files[-1], content)
+            write_whole(files[-1], content)
         made[picture.name] = page.embedded(picture, drawn["png" if picture.raster else "svg"])
     every = tables(runs)
     for name, text in {
@@ -60,16 +59,6 @@ def write(runs: Sequence[Run], out: Path) -> list[Path]:
         files.append(out / name)
         write_whole(files[-1], text)
     return files
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Writes a picture so that it is there in full or not at all."""
-    beside = path.with_name(f".{path.name}.tmp")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def main(config: Config) -> int:

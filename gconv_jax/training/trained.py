@@ -17,7 +17,7 @@ NETWORKS: dict[str, type[AllCNN] | type[GroupAllCNN]] = {
 class Trained(NamedTuple):
     """A network, what it is applied with, and its basis, if it has one."""
 
-    network: nn.Module
+    network: AllCNN | GroupAllCNN
     variables: dict[str, Any]
     basis: jax.Array | None
 
