@@ -49,7 +49,7 @@ class Config:
     augment: Literal["none", "90", "45", "full"] = "none"
     """how training images are turned: not, by multiples of 90 or 45 degrees, or by any angle"""
     preset: PresetName | None = None
-    """paper: the paper's recipe; cpu: about 20 minutes on 2 cores; smoke: a minute, on embedded
+    """paper: the paper's recipe; cpu: half an hour or less on 2 cores; smoke: a minute, on embedded
     images; by default paper on an accelerator and cpu without one"""
     seed: int = 0
     """of the start, of the order of images, of augmentation, and of a random basis"""

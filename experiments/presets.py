@@ -1,6 +1,6 @@
 """How long and how large: the recipes for training a classifier.
 
-`paper` is the paper's, to the letter. `cpu` is for two cores and a coffee. `smoke` shows in a
+`paper` is the paper's, to the letter. `cpu` is for two cores and a long coffee. `smoke` shows in a
 minute, on the images in the package, that everything works.
 """
 

@@ -228,9 +228,9 @@ def make_advance(
       augmentation: of the training images.
       most: steps in a round, at most.
       at_once: whether a round is one program. By default it is on accelerators, where starting a
-        program may cost as much as a step. XLA's convolutions on CPU are 20 times slower within a
-        loop (2.6 s a step against 0.14 s, 2/4 channels, batch 50), and there a start costs nothing
-        that can be measured.
+        program may cost as much as a step. On CPU a start costs nothing that can be measured, and
+        XLA's own convolutions are 20 times slower within a loop (2.6 s a step against 0.14 s, 2/4
+        channels, batch 50).
 
     """
     at_once = jax.default_backend() != "cpu" if at_once is None else at_once
