@@ -31,6 +31,20 @@ def drop_programs():
 
 
 @pytest.fixture
+def say(monkeypatch, capfd):
+    """Runs a command of experiments/ in this process; returns its exit code and what it said."""
+
+    def run(module, *options):
+        monkeypatch.setattr(module, "tune", lambda: None)  # it is for a process of its own
+        monkeypatch.setattr(sys, "argv", ["command", *map(str, options)])
+        code = module.run()
+        said = capfd.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)
 

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 import pytest
 
+import experiments.classify
 import gconv_jax as gj
 from experiments.classify import Config
 from experiments.presets import PRESETS
@@ -333,9 +334,10 @@ def test_two_processes_are_one_run(tmp_path):
         (["--evaluate", "nowhere"], "path must be a checkpoint or the folder of a run"),
     ],
 )
-def test_bad_options_get_a_sentence(tiny, options, message):
+def test_bad_options_get_a_sentence(tiny, say, options, message):
     folder, _ = tiny
-    said = classify(folder, *TINY, *options, code=2)
+    code, said = say(experiments.classify, "--workdir", folder, *TINY, *options)
+    assert code == 2
     assert re.search(f"^classify: {message}", said, re.MULTILINE), said
 
 

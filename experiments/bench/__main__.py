@@ -23,8 +23,6 @@ from gconv_jax.training.runs import write_whole
 NETWORKS = ({"widths": [33, 67], "batch": 32}, {"widths": [8, 16], "batch": 64})
 LAYERS = ((32, 32, 264), (32, 16, 536), (64, 32, 64), (64, 16, 128), (64, 8, 128))
 
-INPUTS = {3: (3, 8, 16, 32), 5: (1, 3, 8, 16)}  # channels, for each kernel size
-
 # How time grows: what is changed from the smaller network, and its size.
 _BASE = {"kind": "training", "widths": [8, 16], "batch": 64}
 GROWTH: dict[str, dict[float, dict[str, Any]]] = {
@@ -83,31 +81,6 @@ def measure_layers(everyone: dict[str, Side], rounds: int) -> list[dict[str, Any
     return races("layers", contenders, layers, rounds)
 
 
-def measure_ways(ours: Side, rounds: int) -> list[dict[str, Any]]:
-    """Times both ways of `correlate` where there are few inputs: what `way` decides by."""
-    cells = [(k, inputs) for k, several in INPUTS.items() for inputs in several]
-    programs = [
-        {
-            "kind": "layer",
-            "batch": 64,
-            "size": 32,
-            "channels": 64,
-            "backward": True,
-            "inputs": inputs,
-            "kernel_size": k,
-            "way": way,
-        }
-        for k, inputs in cells
-        for way in ("winograd", "patches")
-    ]
-    found = races("ways to correlate", {"gconv_jax": ours}, programs, rounds)
-    seconds = [min(result["seconds"]["gconv_jax"]) for result in found]
-    return [
-        {"kernel_size": k, "inputs": inputs, "winograd": winograd, "patches": patches}
-        for (k, inputs), winograd, patches in zip(cells, seconds[::2], seconds[1::2], strict=True)
-    ]
-
-
 def measure_growth(ours: Side, rounds: int) -> dict[str, Any]:
     found = {}
     for what, changes in GROWTH.items():
@@ -141,7 +114,6 @@ def main(config: Config) -> int:
         "rounds": config.rounds,
         "networks": measure_networks(everyone, config.rounds),
         "layers": measure_layers(everyone, config.rounds),
-        "ways": measure_ways(everyone["gconv_jax"], config.rounds),
         "growth": measure_growth(everyone["gconv_jax"], config.rounds),
     }
     path = config.folder / "bench.json"

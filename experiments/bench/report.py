@@ -21,7 +21,7 @@ def named(network: Mapping[str, Any]) -> str:
 
 def tables(results: Mapping[str, Any]) -> str:
     """Returns all tables, in Markdown, with an empty line between them."""
-    made = (speed(results), costs(results), layers(results), ways(results), growth(results))
+    made = (speed(results), costs(results), layers(results), growth(results))
     return "\n\n".join("\n".join(lines) for lines in made)
 
 
@@ -88,16 +88,6 @@ def layers(results: Mapping[str, Any]) -> list[str]:
             best = [1e3 * min((_median(r, n) for n in names), default=np.nan) for r in pair]
             cells.append(" / ".join(f"{ms:,.{ms < 100:d}f}" for ms in best) if names else "")
         lines.append(_row(*cells))
-    return lines
-
-
-def ways(results: Mapping[str, Any]) -> list[str]:
-    """Both ways to correlate where there are few inputs, in milliseconds."""
-    lines = _table("64 outputs, batch 64, 32x32, ms forward and backward", "winograd", "patches")
-    for found in results["ways"]:
-        k = found["kernel_size"]
-        times = (f"{1e3 * found[way]:.1f}" for way in ("winograd", "patches"))
-        lines.append(_row(f"{k}x{k}, {found['inputs']} inputs", *times))
     return lines
 
 
