@@ -88,9 +88,20 @@ def prepare(kernel: jax.Array, strides: int) -> Prepared | None:
 
 
 def way(kernel: tuple[int, ...], strides: int) -> Way:
-    """Chooses how to correlate with a kernel of shape `[k, k, I, O]` on a CPU."""
+    """Chooses how to correlate with a kernel of shape `[k, k, I, O]` on a CPU.
+
+    With few inputs the transforms cost more than they save. Forward and backward, with 64 outputs:
+
+        inputs           3    8   12   16   32
+        3x3 winograd    29   45   40   42   72 ms
+            patches     13   34   39   47   89 ms
+        5x5 winograd    80  101        108    ms
+            patches     36   67        126    ms
+
+    (`python -m experiments.bench.ways`, in `experiments/results/ways.json`.)
+    """
     k, _, i, _ = kernel
-    few_inputs = k * k * i <= 128
+    few_inputs = i <= 12
     return "winograd" if strides == 1 and k in winograd.SCHEMES and not few_inputs else "patches"
 
 

@@ -107,7 +107,7 @@ def backward(f, direction):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("second", [forward, backward])
 @pytest.mark.parametrize("first", [forward, backward])
-@pytest.mark.parametrize(("k", "strides", "i"), [(3, 1, 16), (5, 1, 8), (3, 2, 16), (1, 1, 4)])
+@pytest.mark.parametrize(("k", "strides", "i"), [(3, 1, 16), (5, 1, 16), (3, 2, 16), (1, 1, 4)])
 def test_derivatives_of_both_kinds_and_orders(rng, k, strides, i, first, second):
     """In float64, against those of XLA's own convolution."""
     a, *directions = (arrays(rng, b=1, h=5, w=6, k=k, i=i, o=2, dtype=np.float64) for _ in range(3))
@@ -141,10 +141,11 @@ def test_vmap_is_a_loop(rng, axes, i):
     def energy(x, kernel):
         return (correlate(x, kernel, 1, "SAME") ** 2).sum()
 
-    mapped = jax.vmap(jax.grad(energy, (0, 1)), axes)(x, kernel)
+    gradient = jax.grad(energy, (0, 1))
+    mapped = jax.jit(jax.vmap(gradient, axes))(x, kernel)
     for n in range(2):
         arguments = [a if axis is None else a[n] for a, axis in zip((x, kernel), axes, strict=True)]
-        alone = jax.grad(energy, (0, 1))(*arguments)
+        alone = jax.jit(gradient)(*arguments)
         for m, a in zip(mapped, alone, strict=True):
             assert off(m[n], np.asarray(a)) < 1e-5
 
