@@ -356,8 +356,7 @@ def _protocol(preset: str) -> str:
         return f"<p>This is the full protocol of the paper: {recipe}.</p>\n"
     return (
         f"<p>The full protocol of the paper, {recipe}, is <code>make evidence PRESET=paper</code>, "
-        "on accelerators. On the machine of this report it has been tried for a few steps only, "
-        "and no number here is from it.</p>\n"
+        "on accelerators. It has not been run for this report: no number here is from it.</p>\n"
     )
 
 
