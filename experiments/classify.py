@@ -310,11 +310,11 @@ def main(config: Config) -> int:
 def run() -> int:
     """Reads the command line; a bad option is one sentence, not a traceback."""
     tune()
+    prog = "python -m experiments.classify"
     try:
-        return main(tyro.cli(Config, prog="python -m experiments.classify", description=__doc__))
-    except (ValueError, FloatingPointError, gj.data.DataError) as error:
-        print(f"classify: {error}", file=sys.stderr)
-        return 2
+        return reporting.in_a_sentence(
+            "classify", lambda: main(tyro.cli(Config, prog=prog, description=__doc__))
+        )
     except KeyboardInterrupt:
         print("classify: stopped before the first step", file=sys.stderr)
         return 130

@@ -277,4 +277,4 @@ def start() -> int:
 
 if __name__ == "__main__":
     tune()
-    sys.exit(judging.in_a_sentence("evidence", start))
+    sys.exit(reporting.in_a_sentence("evidence", start))

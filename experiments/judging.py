@@ -1,7 +1,5 @@
 """What is judged: a trained network, and test images as it knows them."""
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,19 +33,12 @@ class Subject(NamedTuple):
 
 
 def load(path: Path, images: int) -> Subject:
-    """Loads what a run trained, and a fixed part of its test set."""
+    """Loads what a run trained, and a fixed part of its test set: at most so many images."""
     trained, card = read_trained(path)
     settings = card["settings"]
     source = "embedded" if settings["embedded"] else "prepared"
     train = gj.data.load(settings["dataset"], source=source, size=settings["images"])
-    test = gj.data.load(settings["dataset"], split="test", source=source, size=images)
+    test = gj.data.load(settings["dataset"], split="test", source=source)
+    if images < len(test.labels):
+        test = gj.data.load(settings["dataset"], split="test", source=source, size=images)
     return Subject(trained, test, *gj.data.colour_statistics(train.images))
-
-
-def in_a_sentence(name: str, program: Callable[[], int]) -> int:
-    """Runs a program; what is wrong with its input is one sentence, not a traceback."""
-    try:
-        return program()
-    except (ValueError, gj.data.DataError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 2

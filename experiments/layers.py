@@ -16,7 +16,7 @@ import numpy as np
 import tyro
 
 import gconv_jax as gj
-from experiments import judging
+from experiments import judging, reporting
 from experiments.rotations import METHOD
 from experiments.tuning import tune
 
@@ -59,7 +59,7 @@ class Config:
     checkpoint: Annotated[Path, tyro.conf.Positional]
     """a checkpoint, or the folder of a run"""
     images: int = 256
-    """how many test images, a fixed part of them"""
+    """how many test images, at most: a fixed part of them"""
 
 
 def main(config: Config) -> int:
@@ -72,4 +72,4 @@ def main(config: Config) -> int:
 
 if __name__ == "__main__":
     tune()
-    sys.exit(judging.in_a_sentence("layers", lambda: main(tyro.cli(Config, description=__doc__))))
+    sys.exit(reporting.in_a_sentence("layers", lambda: main(tyro.cli(Config, description=__doc__))))

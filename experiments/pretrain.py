@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 import gconv_jax as gj
 from experiments import figures
+from experiments.reporting import in_a_sentence
 from experiments.tuning import tune
 from gconv_jax.bases.quality import BasisQuality, judge, patch_moments
 from gconv_jax.data.__main__ import main as prepare_data
@@ -307,11 +308,8 @@ def main(config: Config) -> int:
 def run() -> int:
     """Reads the command line; a bad option is one sentence, not a traceback."""
     tune()
-    try:
-        return main(tyro.cli(Config, prog="python -m experiments.pretrain", description=__doc__))
-    except (ValueError, FloatingPointError, gj.data.DataError) as error:
-        print(f"pretrain: {error}", file=sys.stderr)
-        return 2
+    prog = "python -m experiments.pretrain"
+    return in_a_sentence("pretrain", lambda: main(tyro.cli(Config, prog=prog, description=__doc__)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -126,3 +126,12 @@ def in_words(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def in_a_sentence(name: str, program: Callable[[], int]) -> int:
+    """Runs a program; what is wrong with its input is one sentence, not a traceback."""
+    try:
+        return program()
+    except (ValueError, FloatingPointError, gj.data.DataError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2

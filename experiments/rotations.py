@@ -17,7 +17,7 @@ import numpy as np
 import tyro
 
 import gconv_jax as gj
-from experiments import judging
+from experiments import judging, reporting
 from experiments.tuning import tune
 
 DEGREES = range(0, 360, 15)
@@ -64,7 +64,7 @@ class Config:
     checkpoint: Annotated[Path, tyro.conf.Positional]
     """a checkpoint, or the folder of a run"""
     images: int = 2000
-    """how many test images, a fixed part of them"""
+    """how many test images, at most: a fixed part of them"""
 
 
 def main(config: Config) -> int:
@@ -81,5 +81,5 @@ def main(config: Config) -> int:
 if __name__ == "__main__":
     tune()
     sys.exit(
-        judging.in_a_sentence("rotations", lambda: main(tyro.cli(Config, description=__doc__)))
+        reporting.in_a_sentence("rotations", lambda: main(tyro.cli(Config, description=__doc__)))
     )
