@@ -10,9 +10,11 @@ Each run trains a network, turns its test images, looks at its layers, and leave
 import contextlib
 import dataclasses
 import io
-import itertools
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -141,6 +143,7 @@ def run(cell: Cell, preset: PresetName, folder: Path) -> dict[str, Any]:
             "epochs": config.recipe.epochs,
             "batch": config.recipe.batch,
         },
+        "settings": config.settings,
         "final": trained["final"],
         "angles": rotations.measure(subject, degrees=scale.degrees),
         "layers": layers.measure(few),
@@ -199,39 +202,104 @@ class Config:
     """folder of the results; by default experiments/results/evidence/<preset>"""
     runs: Path = Path("runs/evidence")
     """folder for checkpoints while a run is not done"""
+    jobs: int | None = None
+    """runs at a time, of one thread each; by default one for each core"""
     minutes: float | None = None
     """begin no run after so many minutes"""
 
 
 def main(config: Config) -> int:
-    folder = config.results or RESULTS / config.preset
     every = list(cells(SCALES[config.preset]))
-    todo = [cell for cell in every if not (folder / f"{cell.name}.json").exists()]
     if config.only is not None:
-        todo = [cell for cell in todo if cell.name == config.only]
-        if config.only not in [cell.name for cell in every]:
+        named = [cell for cell in every if cell.name == config.only]
+        if not named:
             raise ValueError(
                 f"only must be the name of a run of preset {config.preset}, such as "
                 f"{every[0].name}, but got {config.only!r}."
             )
+        path = path_of(named[0], config)
+        found = json.loads(path.read_text()) if path.exists() else finish(named[0], config)
+        print(f"{config.only}: {in_brief(found)}; {path}")
+        return 0
+    jobs = config.jobs
+    if config.preset == "paper":  # a run takes all devices
+        jobs = 1
+    if jobs is None:
+        jobs = os.cpu_count() or 1
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, but got {jobs}.")
+    todo = [cell for cell in every if not path_of(cell, config).exists()]
     print(f"preset {config.preset}: {len(every) - len(todo)} of {len(every)} runs have results")
-    begun = time.perf_counter()
-    taken: dict[str, list[float]] = {cell.dataset: [] for cell in todo}
-    for i, cell in enumerate(todo):
-        if config.minutes is not None and time.perf_counter() - begun > 60 * config.minutes:
-            print("time is up; the same command goes on from here")
-            return 0
-        print(f"[{i + 1}/{len(todo)}] {cell.name:40s}", end="", flush=True)
-        start, workdir = time.perf_counter(), config.runs / config.preset / cell.name
-        found = run(cell, config.preset, workdir)
-        seconds = time.perf_counter() - start
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / f"{cell.name}.json", as_text(found | {"seconds": round(seconds, 1)}))
-        shutil.rmtree(workdir)
-        taken[cell.dataset].append(seconds)
-        print(f"{in_brief(found)}, {left(taken, todo[i + 1 :])}", flush=True)
-        jax.clear_caches()
+    work_through(todo, config, jobs)
     return 0
+
+
+def path_of(cell: Cell, config: Config) -> Path:
+    """Where its result is, or will be."""
+    return (config.results or RESULTS / config.preset) / f"{cell.name}.json"
+
+
+def finish(cell: Cell, config: Config) -> dict[str, Any]:
+    """Runs a cell in this process and writes its result."""
+    start, workdir = time.perf_counter(), config.runs / config.preset / cell.name
+    found = run(cell, config.preset, workdir)
+    found["seconds"] = round(time.perf_counter() - start, 1)
+    path = path_of(cell, config)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, as_text(found))
+    shutil.rmtree(workdir)
+    return found
+
+
+def work_through(todo: list[Cell], config: Config, jobs: int) -> None:
+    """Runs cells in processes of their own, so many at a time, and says how each went.
+
+    Two processes of one thread do more than one of two, and their results do not depend on how
+    many cores there are.
+    """
+    begun, waiting, done = time.perf_counter(), list(todo), 0
+    taken: dict[Cell, float] = {}
+    running: dict[Cell, tuple[subprocess.Popen[bytes], Path, float]] = {}
+    try:
+        while waiting or running:
+            late = config.minutes is not None and time.perf_counter() - begun > 60 * config.minutes
+            if late and waiting:
+                print("time is up; the same command goes on from here", flush=True)
+                waiting = []
+            while waiting and len(running) < jobs:
+                cell = waiting.pop(0)
+                running[cell] = (*launch(cell, config), time.perf_counter())
+            time.sleep(0.1)
+            for cell, (process, said, start) in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[cell]
+                if process.returncode == 130:
+                    raise KeyboardInterrupt
+                if process.returncode:
+                    raise ValueError(f"{cell.name} did not end well:\n{said.read_text()[-2000:]}")
+                said.unlink()
+                taken[cell], done = time.perf_counter() - start, done + 1
+                found = json.loads(path_of(cell, config).read_text())
+                rest = left(taken, [*running, *waiting], jobs)
+                print(f"[{done}/{len(todo)}] {cell.name:40s}{in_brief(found)}, {rest}", flush=True)
+    finally:
+        for process, _, _ in running.values():
+            process.terminate()  # it saves, and goes on from there next time
+        for process, _, _ in running.values():
+            process.wait()
+
+
+def launch(cell: Cell, config: Config) -> tuple[subprocess.Popen[bytes], Path]:
+    """Starts a process for a cell; returns it and the file with what it says."""
+    said = config.runs / config.preset / f"{cell.name}.txt"
+    said.parent.mkdir(parents=True, exist_ok=True)
+    options = ["--preset", config.preset, "--only", cell.name, "--runs", str(config.runs)]
+    if config.results is not None:
+        options += ["--results", str(config.results)]
+    with said.open("wb") as file:
+        command = [sys.executable, "-m", "experiments.evidence", *options]
+        return subprocess.Popen(command, stdout=file, stderr=file), said
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -259,22 +327,33 @@ def in_brief(result: dict[str, Any]) -> str:
     )
 
 
-def left(taken: dict[str, list[float]], todo: list[Cell]) -> str:
+def left(taken: dict[Cell, float], todo: list[Cell], jobs: int) -> str:
     """Says how long the rest will take, by what runs on the same data took."""
-    known = list(itertools.chain(*taken.values()))
-    means = {name: np.mean(times or known) for name, times in taken.items()}
-    seconds = sum(float(means[cell.dataset]) for cell in todo)
-    return f"about {reporting.in_words(seconds)} to go" if todo else "all done"
+    if not todo:
+        return "all done"
+    means = {
+        cell.dataset: np.mean([t for other, t in taken.items() if other.dataset == cell.dataset])
+        for cell in taken
+    }
+    known = float(np.mean(list(taken.values())))
+    seconds = sum(float(means.get(cell.dataset, known)) for cell in todo) / jobs
+    return f"about {reporting.in_words(seconds)} to go"
 
 
 def start() -> int:
+    config = tyro.cli(Config, prog="python -m experiments.evidence", description=__doc__)
+    tune(threads=None if config.preset == "paper" else 1)
+    signal.signal(signal.SIGTERM, _as_interrupt)
     try:
-        return main(tyro.cli(Config, prog="python -m experiments.evidence", description=__doc__))
+        return main(config)
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return 130
 
 
+def _as_interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
-    tune()
     sys.exit(reporting.in_a_sentence("evidence", start))

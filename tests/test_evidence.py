@@ -1,6 +1,9 @@
 """What is measured on trained networks, and the list of runs that is worked through."""
 
+import dataclasses
 import json
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -85,33 +88,75 @@ def test_the_list_of_runs_is_whole(preset):
     assert Cell("mnist", "closed_form", orientations=16).name == "mnist-closed_form-g16-none-seed0"
 
 
-def test_what_has_a_result_is_not_run_again(tmp_path, monkeypatch, capsys):
-    ran = []
+@pytest.fixture
+def pretend(tmp_path, monkeypatch):
+    """Starts processes that only write a result; returns their settings and what was started."""
+    config = Config(preset="smoke", results=tmp_path / "results", runs=tmp_path / "runs", jobs=3)
+    result = {"final": {"test": {"accuracy": 0.9}}, "angles": {"errors": [0.1, 0.1234]}}
+    started, ends = [], {}
+    (tmp_path / "results").mkdir()
 
-    def run(cell, _, folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        ran.append(cell)
-        if len(ran) == 3:
-            raise KeyboardInterrupt
-        errors = [0.1, 0.1234567891]
-        return {"final": {"test": {"accuracy": 0.9}}, "angles": {"errors": errors}}
+    def launch(cell, config):
+        started.append(cell)
+        said = tmp_path / f"{cell.name}.txt"
+        said.write_text("what it said")
+        writes = f"open({str(evidence.path_of(cell, config))!r}, 'w').write({json.dumps(result)!r})"
+        script = ends.get(len(started), writes)
+        return subprocess.Popen([sys.executable, "-I", "-S", "-c", script]), said
 
-    monkeypatch.setattr(evidence, "run", run)
-    config = Config(preset="smoke", results=tmp_path / "results", runs=tmp_path / "runs")
+    monkeypatch.setattr(evidence, "launch", launch)
+    return config, started, ends
+
+
+def test_what_has_a_result_is_not_run_again(pretend, capsys):
+    config, started, ends = pretend
+    ends[4] = "import sys; sys.exit(130)"  # as if it had been stopped
     with pytest.raises(KeyboardInterrupt):
         evidence.main(config)
-    assert len(list((tmp_path / "results").iterdir())) == 2
-    assert "test accuracy 90.00 %, worst angle + 2.35 points, about" in capsys.readouterr().out
+    stopped = started.pop(3)
+    first = len(list(config.results.iterdir()))
+    assert "test accuracy 90.00 %, worst angle + 2.34 points, about" in capsys.readouterr().out
     evidence.main(config)
-    assert len(ran) == len(set(ran)) + 1
-    assert set(ran) == set(evidence.cells(SCALES["smoke"]))
+    every = list(evidence.cells(SCALES["smoke"]))
+    assert stopped in started
+    assert sorted(c.name for c in every) == sorted(p.stem for p in config.results.iterdir())
     out = capsys.readouterr().out
-    assert out.startswith(f"preset smoke: 2 of {len(set(ran))} runs have results")
+    assert out.startswith(f"preset smoke: {first} of {len(every)} runs have results")
     assert out.endswith("all done\n")
-    found = json.loads((tmp_path / "results" / f"{ran[0].name}.json").read_text())
-    assert found["angles"]["errors"][1] == 0.123457
+    started.clear()
+    evidence.main(config)
+    assert not started
+
+
+def test_a_run_that_fails_stops_the_others_and_is_quoted(pretend):
+    config, started, ends = pretend
+    ends[1] = "import time; time.sleep(600)"
+    ends[2] = "import sys; sys.exit(2)"
+    with pytest.raises(ValueError, match=r"did not end well:\nwhat it said"):
+        evidence.main(config)
+    assert 2 <= len(started) <= 5
+
+
+def test_begins_nothing_when_time_is_up(pretend, capsys):
+    config, started, _ = pretend
+    evidence.main(dataclasses.replace(config, minutes=-1.0))
+    assert not started
+    assert "time is up" in capsys.readouterr().out
+
+
+def test_bad_options_of_evidence_are_refused(pretend):
+    config, started, _ = pretend
     with pytest.raises(ValueError, match="only must be the name of a run of preset smoke"):
-        evidence.main(Config(preset="smoke", only="mnist", results=tmp_path))
+        evidence.main(dataclasses.replace(config, only="mnist"))
+    with pytest.raises(ValueError, match="jobs must be at least 1, but got 0"):
+        evidence.main(dataclasses.replace(config, jobs=0))
+    assert not started
+
+
+def test_results_are_written_with_six_digits():
+    assert evidence.as_text({"a": [0.1234567891], "b": {"c": 1}}) == (
+        '{\n"a": [0.123457],\n"b": {"c": 1}\n}\n'
+    )
 
 
 def test_one_run_from_end_to_end(tmp_path, run_python):
@@ -135,3 +180,4 @@ def test_one_run_from_end_to_end(tmp_path, run_python):
     assert found["basis_quality"]["error"] < 0.01
     assert np.shape(found["pictures"]["turned_back"]) == (8, 16, 16)
     assert not any((tmp_path / "runs" / "smoke").iterdir())
+    assert evidence.in_brief(found) in run_python(script, *options)  # said again, not run again

@@ -1,12 +1,10 @@
-"""The report: its numbers are those of the runs, and it says nothing that they do not."""
+"""The numbers of the report are those of the runs, and it claims nothing that they do not."""
 
-import json
 import re
 import statistics
 
 import pytest
 
-from experiments.report.__main__ import Config, main, write
 from experiments.report.findings import (
     METHODS,
     Spread,
@@ -16,118 +14,14 @@ from experiments.report.findings import (
     spread,
     spreads,
 )
-from experiments.report.page import html
 from experiments.report.sentences import in_short, order, scale
-from experiments.report.tables import correlation, markdown, tables
-
-DEGREES = (0, 45, 90, 135, 180, 225, 270, 315)
-COMMAND = "python -m experiments.evidence --preset cpu --only"
-
-
-def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3, **measured):
-    """A result file; `measured` may give its accuracy, errors, layers, quality and epochs."""
-    sizes = "".join(
-        f"-{letter}{n}"
-        for letter, n in (("g", orientations), ("k", kernel_size))
-        if n not in (3, 8)
-    )
-    name = f"{dataset}-{basis}{sizes}-{augment}-seed{seed}"
-    conv = basis == "conv"
-    accuracy = measured.get("accuracy", 0.75)
-    metrics = {"loss": 1 - accuracy, "accuracy": accuracy}
-    layers = measured.get("layers", 0.01)
-    error, condition = measured.get("quality", (0.004, 1.0))
-    quality = {"error": error, "condition_number": condition, "residual": 0.0}
-    return name, {
-        "command": f"{COMMAND} {name}",
-        "cell": {
-            "dataset": dataset,
-            "basis": basis,
-            "orientations": orientations,
-            "kernel_size": kernel_size,
-            "augment": augment,
-            "seed": seed,
-        },
-        "preset": "cpu",
-        "scale": {
-            "network": "AllCNN" if conv else "GroupAllCNN",
-            "widths": [24, 48] if conv else [8, 16],
-            "parameters": 88_000 if conv else 78_450,
-            "train_images": 10_000,
-            "epochs": measured.get("epochs", 6),
-            "batch": 50,
-        },
-        "final": {"validation": metrics, "test": dict(metrics), "params_sha256": "0"},
-        "angles": {
-            "degrees": list(DEGREES),
-            "errors": measured.get("errors", [0.25, 0.3] * 4),
-            "images": 2000,
-            "plain_error": 0.24,
-            "interpolator": "gaussian, sigma 0.5",
-        },
-        "layers": None
-        if layers is None
-        else {
-            "images": 256,
-            "errors": {f"conv{i}": [0.0] + (orientations - 1) * [i * layers] for i in range(1, 10)},
-        },
-        "basis_quality": None if conv else quality,
-        "pictures": measured.get("pictures"),
-        "seconds": 1800.0,
-        "peak_memory_bytes": 1,
-        "commit": "abc",
-        "versions": {"jax": "0.10"},
-        "devices": {"platform": "cpu", "count": 1},
-    }
-
-
-def save(folder, *records):
-    folder.mkdir(exist_ok=True)
-    for name, content in records:
-        (folder / f"{name}.json").write_text(json.dumps(content))
-    return folder
-
-
-def loaded(folder, *records):
-    return read(save(folder, *records), "cpu")
-
-
-PICTURES = {
-    "filters": [[[[[0.5, -0.5, 0.1]] * 3] * 3] * 2] * 8,
-    "activations": [[[1.0, 0.0], [0.0, 0.5]]] * 8,
-    "turned_back": [[[1.0, 0.0], [0.0, 0.5]]] * 8,
-}
-
-
-def some_evidence():
-    """Two methods in full, one with a single seed, and most of the rest not at all."""
-    for seed, shift in ((0, 0.0), (1, 0.02)):
-        for dataset in ("mnist", "cifar10"):
-            yield record(
-                dataset,
-                "partial",
-                seed=seed,
-                accuracy=0.8 + shift,
-                errors=[0.10, 0.12 + shift] * 4,
-                pictures=PICTURES if (dataset, seed) == ("cifar10", 0) else None,
-            )
-            yield record(dataset, "conv", seed=seed, accuracy=0.7, errors=[0.1, 0.3] + 6 * [0.5])
-        yield record("cifar10", "partial", "full", seed, accuracy=0.75 + shift)
-        yield record("cifar10", "conv", "full", seed, accuracy=0.6 + shift)
-    yield record("mnist", "weiler", errors=[0.1, 0.25] * 4, quality=(0.01, 1.0))
-    yield record("mnist", "closed_form", kernel_size=5, quality=(0.0098, 1.0))
+from experiments.report.tables import correlation, tables
+from tests.toy_evidence import COMMAND, loaded, record, save, some_evidence
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     return loaded(tmp_path_factory.mktemp("evidence"), *some_evidence())
-
-
-@pytest.fixture(scope="module")
-def written(runs, tmp_path_factory):
-    out = tmp_path_factory.mktemp("report")
-    write(runs, out)
-    return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
 def row(table, *start):
@@ -333,101 +227,3 @@ def test_broken_twice_and_empty_are_told(tmp_path):
     cut, twice = str(error.value).splitlines()
     assert cut.startswith(f"{tmp_path / 'cut.json'} is not valid JSON")
     assert twice.startswith(f"copy.json and {name}.json in")
-
-
-def test_command_says_a_sentence(run_python, tmp_path):
-    (tmp_path / "cut.json").write_text("{")
-    printed = run_python(
-        """
-        import contextlib, io, sys
-        from experiments.report.__main__ import run
-        sys.argv[1:] = ["--results", sys.argv[1]]
-        with contextlib.redirect_stderr(sys.stdout):
-            print(run())
-        """,
-        tmp_path,
-    )
-    sentence, code = printed.splitlines()
-    assert sentence.startswith(f"report: {tmp_path / 'cut.json'} is not valid JSON")
-    assert code == "2"
-
-
-def test_everything_is_written(written):
-    names = ("figure3", "figure4", "figure5", "bases", "basis", "filters", "activations")
-    for name in (*names, "reconstructions", "rotations"):
-        assert written[f"{name}.png"].startswith(b"\x89PNG")
-        assert b"<svg" in written[f"{name}.svg"]
-    assert len(written) == 2 * 9 + 2
-
-
-def test_page_needs_nothing_else(written):
-    page = written["report.html"].decode()
-    assert not re.findall(r"https?://|//[a-z]+\.[a-z]|<script|<link|@import|url\(", page)
-    sources = re.findall(r'src="(.{0,26})', page)
-    assert len(sources) == 9
-    assert all(re.match("data:image/(png|svg[+]xml);base64,", source) for source in sources)
-    assert len(re.findall(r'<img[^>]* alt="[^"]{20,}"', page)) == 9
-    anchors = re.findall(r'href="#(\w+)"', page)
-    assert len(anchors) == 8
-    assert all(f'id="{anchor}"' in page for anchor in anchors)
-    assert 'name="viewport"' in page
-    assert "prefers-color-scheme: dark" in page
-    assert "81.00 ± 1.41 (2)" in page
-    assert f"<code>{COMMAND} cifar10-partial-full-seed1</code>" in page
-    assert "14 networks were trained and judged: 6 on MNIST and 8 on CIFAR-10, in 7.0 hours" in page
-    assert "PRESET=paper" in page
-
-
-def test_page_is_well_formed(written):
-    """Every element that is opened is closed, in order."""
-    page = re.sub(r'src="[^"]*"', "", written["report.html"].decode())
-    page = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
-    stack = []
-    for closing, name in re.findall(r"<(/?)([a-z0-9]+)", page):
-        if name in ("meta", "img"):
-            continue
-        if closing:
-            assert stack.pop() == name
-        else:
-            stack.append(name)
-    assert not stack
-    assert "ATTENTION" not in page
-
-
-def test_attention_is_marked_on_the_page(tmp_path):
-    runs = loaded(tmp_path, record("cifar10", "partial"), record("cifar10", "weiler", epochs=5))
-    names = ("figure3", "figure4", "figure5", "bases", "basis", "filters", "activations")
-    blank = dict.fromkeys((*names, "reconstructions", "rotations"), "")
-    assert '<span class="odd">ATTENTION' in html(runs, tables(runs), blank)
-
-
-def test_a_second_time_gives_the_same_bytes(runs, written, tmp_path):
-    write(runs, tmp_path)
-    again = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert {name for name in again if again[name] != written.get(name)} == set()
-    assert again.keys() == written.keys()
-
-
-def test_markdown_is_for_the_readme(runs):
-    blocks = markdown(runs, ["table1", "figure3"]).split("\n\n")
-    assert len(blocks) == 4
-    head, rule, *lines = blocks[0].splitlines()
-    assert head.endswith(f"| parameters | `{COMMAND}` … |")
-    assert rule == "|" + 7 * "---|"
-    assert len(lines) == len(METHODS)
-    assert lines[6] == (
-        "| partial | 81.00 ± 1.41 (2) | 90.93 | 76.00 ± 1.41 (2) | 89.60 | 78,450 | "
-        "`cifar10-partial-none-seed0`, `cifar10-partial-full-seed0` |"
-    )
-    assert "Reduced scale (preset cpu)" in blocks[1].replace("\n", " ")
-    assert max(map(len, blocks[1].splitlines())) <= 100
-
-
-def test_main_writes_where_it_is_told(monkeypatch, tmp_path, capsys):
-    folder = save(tmp_path / "results", record("mnist", "partial"))
-    monkeypatch.setattr("experiments.report.__main__.pictures", lambda _: [])
-    monkeypatch.setattr("experiments.report.page.html", lambda *_: "page")
-    assert main(Config(results=folder, out=tmp_path / "out")) == 0
-    assert (tmp_path / "out" / "report.html").read_text() == "page"
-    assert "1 run in" in capsys.readouterr().out
-    assert str(Config(preset="smoke").folder) == "experiments/results/evidence/smoke"

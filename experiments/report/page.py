@@ -335,7 +335,8 @@ def _runs(runs: Sequence[Run]) -> str:
         rows,
     )
     return (
-        f"<p>{len(runs)} networks were trained and judged: {counts}, in {hours:.1f} hours.</p>\n"
+        f"<p>{len(runs)} networks were trained and judged: {counts}, in {hours:.1f} hours "
+        "of runs, several at a time.</p>\n"
         "<ul>"
         f"{_each('Devices', runs, lambda run: _listed(run.record['devices']))}"
         f"{_each('Versions', runs, lambda run: _listed(run.record['versions']))}"
