@@ -41,6 +41,12 @@ def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3
             "epochs": measured.get("epochs", 6),
             "batch": 50,
         },
+        "settings": {
+            "learning_rate": 0.005,
+            "schedule": "one_cycle",
+            "weight_decay": 0.01,
+            "translate": 2,
+        },
         "final": {"validation": metrics, "test": dict(metrics), "params_sha256": "0"},
         "angles": {
             "degrees": list(DEGREES),

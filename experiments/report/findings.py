@@ -143,6 +143,12 @@ _SHAPE: dict[str, Any] = {
         "epochs": _NUMBER,
         "batch": int,
     },
+    "settings": {
+        "learning_rate": _NUMBER,
+        "schedule": _TEXT,
+        "weight_decay": _NUMBER,
+        "translate": int,
+    },
     "final": {"validation": _METRICS, "test": _METRICS, "params_sha256": _TEXT},
     "angles": {
         "degrees": [_NUMBER],

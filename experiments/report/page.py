@@ -338,11 +338,21 @@ def _runs(runs: Sequence[Run]) -> str:
         f"<p>{len(runs)} networks were trained and judged: {counts}, in {hours:.1f} hours "
         "of runs, several at a time.</p>\n"
         "<ul>"
+        f"{_each('Optimiser', runs, _optimiser)}"
         f"{_each('Devices', runs, lambda run: _listed(run.record['devices']))}"
         f"{_each('Versions', runs, lambda run: _listed(run.record['versions']))}"
         f"{_each('Commit (+: with changes)', runs, lambda run: str(run.record['commit']))}"
         f"</ul>\n{_protocol(preset)}"
         f"<details><summary>All {len(runs)} runs</summary>{_table(every)}</details>\n"
+    )
+
+
+def _optimiser(run: Run) -> str:
+    its = run.record["settings"]
+    cycle = {"constant": "", "one_cycle": "up to "}[its["schedule"]]
+    return (
+        f"AMSGrad, learning rate {cycle}{its['learning_rate']:g}, "
+        f"weight decay {its['weight_decay']:g}, images moved by up to {its['translate']} pixels"
     )
 
 
