@@ -130,6 +130,8 @@ def draw(results: Mapping[str, Any], path: Path) -> Path:
     )
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    axes.legend(
+        frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=len(shown)
+    )
     figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
     return path
