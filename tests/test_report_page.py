@@ -64,6 +64,7 @@ def test_page_needs_nothing_else(written):
     assert f"<code>{COMMAND} cifar10-partial-full-seed1</code>" in page
     assert "14 networks were trained and judged: 6 on MNIST and 8 on CIFAR-10, in 7.0 hours" in page
     assert "PRESET=paper" in page
+    assert re.search(r"tried on a CPU for \d+ steps only \(<code>python -m", page)
     assert "AMSGrad, learning rate up to 0.005, weight decay 0.01, images moved by up to 2" in page
 
 

@@ -2,14 +2,18 @@
 
 import base64
 import itertools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 
 from experiments.presets import PRESETS
 from experiments.report.findings import DATASETS, Run, Spread, spreads
 from experiments.report.pictures import Picture
 from experiments.report.sentences import in_short, in_words, order, percent
 from experiments.report.tables import Cell, Table, correlation
+
+TRIAL = Path(__file__).parents[1] / "results" / "paper_trial.json"
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c1c1c; --back: #fdfdfb; --soft: #5a5a5a;
@@ -367,7 +371,19 @@ def _protocol(preset: str) -> str:
         return f"<p>This is the full protocol of the paper: {recipe}.</p>\n"
     return (
         f"<p>The full protocol of the paper, {recipe}, is <code>make evidence PRESET=paper</code>, "
-        "on accelerators. It has not been run for this report: no number here is from it.</p>\n"
+        "on accelerators. It has not been run for this report: no number here is from it. "
+        f"{_trial()}</p>\n"
+    )
+
+
+def _trial() -> str:
+    """How far the full protocol has been tried where there was no accelerator."""
+    trial = json.loads(TRIAL.read_text())
+    steps, device = trial["epochs"][-1]["step"], trial["devices"]["platform"].upper()
+    options = f"--preset paper --images {trial['config']['images']} --epochs {len(trial['epochs'])}"
+    return (
+        f"It was tried on a {device} for {steps} steps only "
+        f"(<code>python -m experiments.classify {options}</code>)."
     )
 
 
