@@ -269,16 +269,16 @@ def work_through(todo: list[Cell], config: Config, jobs: int) -> None:
     Two processes of one thread do more than one of two, and their results do not depend on how
     many cores there are.
     """
-    begun, waiting, done = time.perf_counter(), list(todo), 0
+    begun, waiting = time.perf_counter(), list(todo)
     taken: dict[Cell, float] = {}
     running: dict[Cell, tuple[subprocess.Popen[bytes], Path, float]] = {}
+
+    def late() -> bool:
+        return config.minutes is not None and time.perf_counter() - begun > 60 * config.minutes
+
     try:
-        while waiting or running:
-            late = config.minutes is not None and time.perf_counter() - begun > 60 * config.minutes
-            if late and waiting:
-                print("time is up; the same command goes on from here", flush=True)
-                waiting = []
-            while waiting and len(running) < jobs:
+        while running or (waiting and not late()):
+            while waiting and len(running) < jobs and not late():
                 cell = waiting.pop(0)
                 running[cell] = (*launch(cell, config), time.perf_counter())
             time.sleep(0.1)
@@ -291,10 +291,13 @@ def work_through(todo: list[Cell], config: Config, jobs: int) -> None:
                 if process.returncode:
                     raise ValueError(f"{cell.name} did not end well:\n{said.read_text()[-2000:]}")
                 said.unlink()
-                taken[cell], done = time.perf_counter() - start, done + 1
+                taken[cell] = time.perf_counter() - start
                 found = json.loads(path_of(cell, config).read_text())
                 rest = left(taken, [*running, *waiting], jobs)
-                print(f"[{done}/{len(todo)}] {cell.name:40s}{in_brief(found)}, {rest}", flush=True)
+                count = f"[{len(taken)}/{len(todo)}]"
+                print(f"{count} {cell.name:40s}{in_brief(found)}, {rest}", flush=True)
+        if waiting:
+            print("time is up; the same command goes on from here")
     finally:
         for process, _, _ in running.values():
             process.terminate()  # it saves, and goes on from there next time
