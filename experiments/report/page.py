@@ -373,8 +373,8 @@ def _protocol(preset: str) -> str:
         f"<p>The full protocol of the paper, {recipe}, is <code>make evidence PRESET=paper</code>, "
         "on accelerators. It has not been run for this report: no number here is from it. "
         f"{_trial()}</p>\n"
-        "<p>The weight decay of the runs on MNIST was chosen by the curve of partial on turned test "
-        "images, among a few, and then taken for every method: it may favour partial.</p>\n"
+        "<p>The weight decay of the runs on MNIST was chosen by the curve of partial on turned "
+        "test images, among a few, and then taken for every method: it may favour partial.</p>\n"
     )
 
 
