@@ -87,6 +87,9 @@ def connect(coordinator: str | None, processes: int | None, process: int | None)
     """
     if coordinator is None and (processes, process) == (None, None):
         return
+    # On CPU a program that waits for other processes holds a thread. Were the next program begun
+    # meanwhile, each process could wait for the other in another program, and none would go on.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     if coordinator == "auto":
         jax.distributed.initialize()
         return
