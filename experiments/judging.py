@@ -32,13 +32,13 @@ class Subject(NamedTuple):
         ]
 
 
-def load(path: Path, images: int) -> Subject:
-    """Loads what a run trained, and a fixed part of its test set: at most so many images."""
+def load(path: Path, images: int, *, split: str = "test") -> Subject:
+    """Loads what a run trained, and a fixed part of a split: at most so many images."""
     trained, card = read_trained(path)
     settings = card["settings"]
     source = "embedded" if settings["embedded"] else "prepared"
     train = gj.data.load(settings["dataset"], source=source, size=settings["images"])
-    test = gj.data.load(settings["dataset"], split="test", source=source)
+    test = gj.data.load(settings["dataset"], split=split, source=source)
     if images < len(test.labels):
-        test = gj.data.load(settings["dataset"], split="test", source=source, size=images)
+        test = gj.data.load(settings["dataset"], split=split, source=source, size=images)
     return Subject(trained, test, *gj.data.colour_statistics(train.images))

@@ -92,7 +92,8 @@ def test_the_list_of_runs_is_whole(preset):
 def pretend(tmp_path, monkeypatch):
     """Starts processes that only write a result; returns their settings and what was started."""
     config = Config(preset="smoke", results=tmp_path / "results", runs=tmp_path / "runs", jobs=3)
-    result = {"final": {"test": {"accuracy": 0.9}}, "angles": {"errors": [0.1, 0.1234]}}
+    result = {"final": {"test": {"accuracy": 0.9}}}
+    angles = {"errors": [0.1, 0.1234], "images": 100}
     started, ends = [], {}
     (tmp_path / "results").mkdir()
 
@@ -100,7 +101,9 @@ def pretend(tmp_path, monkeypatch):
         started.append(cell)
         said = tmp_path / f"{cell.name}.txt"
         said.write_text("what it said")
-        writes = f"open({str(evidence.path_of(cell, config))!r}, 'w').write({json.dumps(result)!r})"
+        settings = evidence.training(cell, config.preset).settings
+        text = json.dumps(result | {"angles": angles, "settings": settings})
+        writes = f"open({str(evidence.path_of(cell, config))!r}, 'w').write({text!r})"
         script = ends.get(len(started), writes)
         return subprocess.Popen([sys.executable, "-I", "-S", "-c", script]), said
 
@@ -128,6 +131,20 @@ def test_what_has_a_result_is_not_run_again(pretend, capsys):
     assert not started
 
 
+def test_what_has_a_result_of_another_recipe_is_run_again(pretend):
+    config, started, _ = pretend
+    evidence.main(config)
+    stale, fewer, *_ = started
+    for cell, old, new in ((stale, '"epochs": 2', '"epochs": 3'), (fewer, ": 100}", ": 50}")):
+        path = evidence.path_of(cell, config)
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+    started.clear()
+    evidence.main(config)
+    assert started == [stale, fewer]
+
+
 def test_a_run_that_fails_stops_the_others_and_is_quoted(pretend):
     config, started, ends = pretend
     ends[1] = "import time; time.sleep(600)"
@@ -135,6 +152,13 @@ def test_a_run_that_fails_stops_the_others_and_is_quoted(pretend):
     with pytest.raises(ValueError, match=r"did not end well:\nwhat it said"):
         evidence.main(config)
     assert 2 <= len(started) <= 5
+
+
+def test_a_pattern_names_several_runs(pretend):
+    config, started, _ = pretend
+    evidence.main(dataclasses.replace(config, only="mnist-*-none-*"))
+    whole = [cell for cell in evidence.cells(SCALES["smoke"]) if cell.dataset == "mnist"]
+    assert started == [cell for cell in whole if cell.augment == "none"]
 
 
 def test_begins_nothing_when_time_is_up(pretend, capsys):
@@ -148,6 +172,8 @@ def test_bad_options_of_evidence_are_refused(pretend):
     config, started, _ = pretend
     with pytest.raises(ValueError, match="only must be the name of a run of preset smoke"):
         evidence.main(dataclasses.replace(config, only="mnist"))
+    with pytest.raises(ValueError, match=r"or a pattern .* but got 'svhn-\*'"):
+        evidence.main(dataclasses.replace(config, only="svhn-*"))
     with pytest.raises(ValueError, match="jobs must be at least 1, but got 0"):
         evidence.main(dataclasses.replace(config, jobs=0))
     assert not started

@@ -104,7 +104,7 @@ def test_draws_depend_on_seed_and_step_alone():
 
 
 def test_two_and_eight_devices_give_the_basis_of_one(run_python, tmp_path):
-    """In float64, where what differs by rounding stays so: in float32 an L1 loss's sign may flip."""
+    """In float64: in float32, rounding may flip the sign that an L1 loss takes its gradient by."""
     script = """
         import sys, jax, numpy as np, gconv_jax as gj
         from gconv_jax.training import parallel

@@ -2,18 +2,14 @@
 
 import base64
 import itertools
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 
-from experiments.presets import PRESETS
 from experiments.report.findings import DATASETS, Run, Spread, spreads
 from experiments.report.pictures import Picture
-from experiments.report.sentences import in_short, in_words, order, percent
+from experiments.report.provenance import what_was_run
+from experiments.report.sentences import in_short, order
 from experiments.report.tables import Cell, Table, correlation
-
-TRIAL = Path(__file__).parents[1] / "results" / "paper_trial.json"
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c1c1c; --back: #fdfdfb; --soft: #5a5a5a;
@@ -314,94 +310,5 @@ def _appendix(pictures: Mapping[str, str]) -> str:
 
 
 def _runs(runs: Sequence[Run]) -> str:
-    hours = sum(run.record["seconds"] for run in runs) / 3600
-    counts = in_words(
-        [
-            f"{sum(run.dataset == dataset for run in runs)} on {title}"
-            for dataset, title in DATASETS.items()
-        ]
-    )
-    [preset] = {run.record["preset"] for run in runs}
-    rows = tuple(
-        (
-            Cell(run.name),
-            Cell(percent(run.accuracy)),
-            Cell(percent(run.increase)),
-            Cell(f"{run.record['seconds'] / 60:.1f}"),
-            Cell(run.command),
-        )
-        for run in runs
-    )
-    every = Table(
-        "Every run",
-        "Test accuracy in percent, worst increase of the error in points, minutes.",
-        ("run", "test accuracy", "worst increase", "minutes", "command"),
-        rows,
-    )
-    return (
-        f"<p>{len(runs)} networks were trained and judged: {counts}, in {hours:.1f} hours "
-        "of runs, several at a time.</p>\n"
-        "<ul>"
-        f"{_each('Optimiser', runs, _optimiser)}"
-        f"{_each('Devices', runs, lambda run: _listed(run.record['devices']))}"
-        f"{_each('Versions', runs, lambda run: _listed(run.record['versions']))}"
-        f"{_each('Commit (+: with changes)', runs, lambda run: str(run.record['commit']))}"
-        f"</ul>\n{_protocol(preset)}"
-        f"<details><summary>All {len(runs)} runs</summary>{_table(every)}</details>\n"
-    )
-
-
-def _optimiser(run: Run) -> str:
-    its = run.record["settings"]
-    cycle = {"constant": "", "one_cycle": "up to "}[its["schedule"]]
-    return (
-        f"AMSGrad, learning rate {cycle}{its['learning_rate']:g}, "
-        f"weight decay {its['weight_decay']:g}, images moved by up to {its['translate']} pixels"
-    )
-
-
-def _protocol(preset: str) -> str:
-    """What the full protocol is, and whether this is it."""
-    full = PRESETS["cifar10"]["paper"]
-    widths = "/".join(map(str, full.widths))
-    recipe = (
-        f"{widths} channels, all training images, {full.epochs} epochs, batches of {full.batch}"
-    )
-    if preset == "paper":
-        return f"<p>This is the full protocol of the paper: {recipe}.</p>\n"
-    return (
-        f"<p>The full protocol of the paper, {recipe}, is <code>make evidence PRESET=paper</code>, "
-        "on accelerators. It has not been run for this report: no number here is from it. "
-        f"{_trial()}</p>\n{_CHOSEN if preset == 'cpu' else ''}"
-    )
-
-
-_CHOSEN = """<p>The weight decay on MNIST was chosen by the curve of partial on turned test images,
-among a few, and then taken for every method: it may favour partial.</p>
-"""
-
-
-def _trial() -> str:
-    """How far the full protocol has been tried where there was no accelerator."""
-    trial = json.loads(TRIAL.read_text())
-    steps, device = trial["epochs"][-1]["step"], trial["devices"]["platform"].upper()
-    options = f"--preset paper --images {trial['config']['images']} --epochs {len(trial['epochs'])}"
-    return (
-        f"It was tried on a {device} for {steps} steps only "
-        f"(<code>python -m experiments.classify {options}</code>)."
-    )
-
-
-def _each(title: str, runs: Sequence[Run], value: Callable[[Run], str]) -> str:
-    """All different values, each with the number of its runs if there are several."""
-    found: dict[str, int] = {}
-    for run in runs:
-        found[value(run)] = found.get(value(run), 0) + 1
-    said = "; ".join(
-        text if len(found) == 1 else f"{text} ({count} runs)" for text, count in found.items()
-    )
-    return f"<li>{title}: {escape(said)}</li>"
-
-
-def _listed(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    text, every = what_was_run(runs)
+    return f"{text}<details><summary>All {len(runs)} runs</summary>{_table(every)}</details>\n"
