@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gconv_jax as gj
-from experiments import evidence, judging, layers, rotations
+from experiments import evidence, judging, layers, rotations, weight_decay
 from experiments.evidence import SCALES, Cell, Config
 from gconv_jax.training.trained import Trained
 
@@ -86,6 +86,20 @@ def test_the_list_of_runs_is_whole(preset):
         assert Cell("cifar10", "partial", augment) in every
     assert Cell("mnist", "closed_form", kernel_size=5) in every
     assert Cell("mnist", "closed_form", orientations=16).name == "mnist-closed_form-g16-none-seed0"
+
+
+def test_the_weight_decay_is_the_best_of_those_compared(monkeypatch, tmp_path):
+    measured = json.loads(weight_decay.Config().path.read_text())
+    assert SCALES["cpu"].recipe["mnist"]["weight_decay"] == measured["best"]
+    worse = {0.01: 0.1, 0.001: 0.2, 0.0001: 0.3}
+    monkeypatch.setattr(
+        weight_decay,
+        "angles",
+        lambda basis, decay, _: {"errors": [worse[decay], worse[decay] + (basis == "partial")]},
+    )
+    found = weight_decay.compare(tmp_path)
+    assert found["best"] == 0.01
+    assert found["mean_error"]["0.01"] == pytest.approx(0.1 + 1 / 8)
 
 
 @pytest.fixture
