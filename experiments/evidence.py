@@ -86,7 +86,8 @@ SCALES: dict[PresetName, Scale] = {
         {
             # The weight decay is that of `experiments.weight_decay`.
             "mnist": {"images": 30_000, "epochs": 2, "weight_decay": 1e-3},
-            # After 40,000 images shown, instead of these 135,000, no network is ahead of another.
+            # With full rotation, all-CNN is ahead after 40,000 images shown (36 % against 33 %),
+            # and partial after these 135,000 (60 % against 50 %; one seed each).
             "cifar10": {"epochs": 3, "learning_rate": 3e-3},
         },
         {"mnist": 3, "cifar10": 2},
