@@ -84,15 +84,16 @@ SCALES: dict[PresetName, Scale] = {
     ),
     "cpu": Scale(
         {
-            # The weight decay is that of `experiments.weight_decay`.
-            "mnist": {"images": 30_000, "epochs": 2, "weight_decay": 1e-3},
+            # With a weight decay of 1e-3 partial's error rose by 5 points or by 13, as the seed had
+            # it. The report says how this one was chosen.
+            "mnist": {"images": 20_000, "epochs": 2, "weight_decay": 1e-2},
             # With full rotation, all-CNN is ahead after 40,000 images shown (36 % against 33 %),
             # and partial after these 135,000 (60 % against 50 %; one seed each).
             "cifar10": {"epochs": 3, "learning_rate": 3e-3},
         },
         {"mnist": 3, "cifar10": 2},
         seeds_beside=1,
-        turned=dict.fromkeys(_BOTH, 1000),
+        turned={"mnist": 2000, "cifar10": 1000},
     ),
     "smoke": Scale(
         {name: {"images": 50, "epochs": 2, "widths": (1, 2)} for name in _BOTH},
