@@ -88,9 +88,7 @@ def test_the_list_of_runs_is_whole(preset):
     assert Cell("mnist", "closed_form", orientations=16).name == "mnist-closed_form-g16-none-seed0"
 
 
-def test_the_weight_decay_is_the_best_of_those_compared(monkeypatch, tmp_path):
-    measured = json.loads(weight_decay.Config().path.read_text())
-    assert SCALES["cpu"].recipe["mnist"]["weight_decay"] == measured["best"]
+def test_the_weight_decay_with_the_least_error_in_the_mean_is_the_best(monkeypatch, tmp_path):
     worse = {0.01: 0.1, 0.001: 0.2, 0.0001: 0.3}
     monkeypatch.setattr(
         weight_decay,

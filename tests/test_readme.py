@@ -1,12 +1,17 @@
 """The README's example prints what the README says."""
 
 import contextlib
+import html
 import io
 import json
 import re
 from pathlib import Path
 
 from experiments import ship
+from experiments.report.__main__ import Config
+from experiments.report.findings import read
+from experiments.report.sentences import in_short
+from experiments.report.tables import markdown, tables
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -26,6 +31,19 @@ def test_tables_are_those_of_the_results():
     results = json.loads(ship.RESULTS.read_text())
     for table in ship.tables(results).split("\n\n"):
         assert table in text
+
+
+def test_evidence_is_that_of_the_results():
+    """In the README, and in the report that is kept beside the results."""
+    config = Config()
+    runs = read(README.parent / config.folder, config.preset)
+    assert markdown(runs) in README.read_text()
+    out = README.parent / config.out
+    assert (out / "tables.md").read_text() == markdown(runs, list(tables(runs))) + "\n"
+    page = (out / "report.html").read_text()
+    for sentence in in_short(runs):
+        assert html.escape(sentence) in page
+        assert sentence in re.sub(r"\n  ", " ", README.read_text())
 
 
 def test_trained_networks_are_those_of_the_results():

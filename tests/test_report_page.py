@@ -65,7 +65,7 @@ def test_page_needs_nothing_else(written):
     assert "14 networks were trained and judged: 6 on MNIST and 8 on CIFAR-10, in 7.0 hours" in page
     assert "PRESET=paper" in page
     assert re.search(r"tried on a CPU for \d+ steps only \(<code>python -m", page)
-    assert "The weight decay on MNIST, 0.001 for every method, has the least error on" in page
+    assert "runs with 0.001 were begun and left (results/evidence/tried; MNIST: GroupAllCNN" in page
     assert "AMSGrad, learning rate up to 0.005, weight decay 0.01, images moved by up to 2" in page
 
 
