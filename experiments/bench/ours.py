@@ -18,7 +18,7 @@ from typing import Any  # noqa: E402
 from unittest import mock  # noqa: E402
 
 from experiments.bench.contender import Program, serve  # noqa: E402
-from experiments.tuning import compile_quickly  # noqa: E402
+from experiments.tuning import tune_cpu  # noqa: E402
 from gconv_jax import correlate as correlation  # noqa: E402
 from gconv_jax.correlate import Way  # noqa: E402
 
@@ -137,5 +137,5 @@ def layer(
 
 if __name__ == "__main__":
     if sys.argv[1] == "keep":
-        compile_quickly()
+        tune_cpu()
     serve({"training": training, "evaluation": evaluation, "layer": layer})
