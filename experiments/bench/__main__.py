@@ -16,7 +16,7 @@ from typing import Any
 import tyro
 
 from experiments.bench import report
-from experiments.bench.measure import ROOT, Side, race, races, ratios, sides, slope
+from experiments.bench.measure import ROOT, Side, compiled_again, race, races, ratios, sides, slope
 from experiments.reporting import surroundings
 from gconv_jax.training.runs import write_whole
 
@@ -61,6 +61,8 @@ def measure_networks(everyone: dict[str, Side], rounds: int) -> list[dict[str, A
             results.append(race(title, everyone, {"kind": kind, **network}, rounds))
             if kind == "training":
                 same_gradients(results[-1])
+                ours = everyone["gconv_jax"]
+                results[-1]["compiled_again"] = compiled_again(ours, {"kind": kind, **network})
             if "escnn" in everyone:
                 median, least, most = ratios(results[-1], "escnn", "gconv_jax")
                 print(f"{title}: {median:.2f} times escnn ({least:.2f} to {most:.2f})")

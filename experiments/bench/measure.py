@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).parents[2]
 PAUSE = 0.3  # seconds before each run, so that no side pays for what the one before did
 SPAN = 60.0  # seconds that each race goes on for, or longer if its rounds are not done
+_ANEW = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,15 +47,19 @@ def sides(peer: str | None) -> dict[str, Side]:
 class Contender:
     """A process with programs; a context manager."""
 
-    def __init__(self, side: Side, programs: Sequence[Mapping[str, Any]]) -> None:
-        """Starts it, and returns when all programs have run once."""
+    def __init__(
+        self, side: Side, programs: Sequence[Mapping[str, Any]], cache: Path | None = None
+    ) -> None:
+        """Starts it, and returns when all programs have run once.
+
+        They are compiled anew, since that is timed, or taken from a folder of compiled programs.
+        """
         options = json.dumps([dict(program) | dict(side.options) for program in programs])
         memory = "keep" if side.keep else "default"
         self._process = subprocess.Popen(
             [side.python, "-m", side.module, memory, options],
             cwd=ROOT,
-            # Compiled anew, since it is timed.
-            env=os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"},
+            env=os.environ | ({"JAX_COMPILATION_CACHE_DIR": str(cache)} if cache else _ANEW),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -139,6 +145,15 @@ def races(
         bar.close()
         for contender in contenders.values():
             contender.__exit__()
+
+
+def compiled_again(side: Side, program: Mapping[str, Any]) -> float:
+    """Returns how long a program takes to compile, in seconds, when it has been compiled before."""
+    with tempfile.TemporaryDirectory() as cache:
+        for _ in range(2):
+            with Contender(side, [program], Path(cache)) as contender:
+                contender.end()
+    return float(contender.facts[0]["compile"])
 
 
 def ratios(result: Mapping[str, Any], slow: str, fast: str) -> tuple[float, float, float]:

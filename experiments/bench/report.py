@@ -69,6 +69,9 @@ def costs(results: Mapping[str, Any]) -> list[str]:
             cells = [result["facts"].get(side, {}).get(cost) for result in trained]
             if all(cell is not None for cell in cells):
                 lines.append(_row(f"{side}: {cost}", *(f"{cell:.1f}" for cell in cells)))
+        if side == "gconv_jax":
+            again = (f"{result['compiled_again']:.1f}" for result in trained)
+            lines.append(_row(f"{side}: compile, the second time", *again))
         if all(side in result["peak_memory_bytes"] for result in trained):
             peaks = (result["peak_memory_bytes"][side] / 1e9 for result in trained)
             lines.append(_row(f"{side}: peak memory", *(f"{peak:.2f} GB" for peak in peaks)))
