@@ -7,8 +7,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from experiments import ship
-from experiments.report.__main__ import Config
+from experiments.readme import fill
+from experiments.report.__main__ import Config, in_readme
 from experiments.report.findings import read
 from experiments.report.sentences import in_short
 from experiments.report.tables import markdown, tables
@@ -37,13 +40,22 @@ def test_evidence_is_that_of_the_results():
     """In the README, and in the report that is kept beside the results."""
     config = Config()
     runs = read(README.parent / config.folder, config.preset)
-    assert markdown(runs) in README.read_text()
+    assert f"<!-- evidence -->\n{in_readme(runs)}\n<!-- /evidence -->" in README.read_text()
     out = README.parent / config.out
     assert (out / "tables.md").read_text() == markdown(runs, list(tables(runs))) + "\n"
     page = (out / "report.html").read_text()
     for sentence in in_short(runs):
         assert html.escape(sentence) in page
-        assert sentence in re.sub(r"\n  ", " ", README.read_text())
+
+
+def test_a_part_is_filled(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("before\n<!-- speed -->\nold\n<!-- /speed -->\nafter\n")
+    fill("speed", "| 1 |\n| 2 |", path)
+    assert path.read_text() == "before\n<!-- speed -->\n| 1 |\n| 2 |\n<!-- /speed -->\nafter\n"
+    with pytest.raises(ValueError, match="must have a line <!-- costs -->, and <!-- /costs -->"):
+        fill("costs", "", path)
+    assert "| 2 |" in path.read_text()
 
 
 def test_trained_networks_are_those_of_the_results():

@@ -118,6 +118,7 @@ def test_main_writes_where_it_is_told(monkeypatch, tmp_path, capsys):
     folder = save(tmp_path / "results", record("mnist", "partial"))
     monkeypatch.setattr("experiments.report.__main__.pictures", lambda _: [])
     monkeypatch.setattr("experiments.report.page.html", lambda *_: "page")
+    monkeypatch.setattr("experiments.readme.fill", lambda *_: pytest.fail("not for the README"))
     assert main(Config(results=folder, out=tmp_path / "out")) == 0
     assert (tmp_path / "out" / "report.html").read_text() == "page"
     assert "1 run in" in capsys.readouterr().out

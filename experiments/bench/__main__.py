@@ -15,6 +15,7 @@ from typing import Any
 
 import tyro
 
+from experiments import readme
 from experiments.bench import report
 from experiments.bench.measure import ROOT, Side, compiled_again, race, races, ratios, sides, slope
 from experiments.reporting import surroundings
@@ -124,6 +125,9 @@ def main(config: Config) -> int:
     if config.peer is not None:
         print(f" and {report.draw(results, config.folder / 'bench.png')}", end="")
     print()
+    if config == Config(peer=config.peer) and config.peer is not None:
+        for part in (report.speed, report.costs, report.growth):
+            readme.fill(part.__name__, "\n".join(part(results)))
     return 0
 
 

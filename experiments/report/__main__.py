@@ -9,19 +9,24 @@ said to be so; nothing else is needed, and a second time gives the same bytes.
 
 import dataclasses
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tyro
 
+from experiments import readme
 from experiments.presets import PresetName
 from experiments.report import charts, page
 from experiments.report.findings import ResultsError, Run, read
 from experiments.report.pictures import pictures
-from experiments.report.sentences import scale
+from experiments.report.sentences import in_short, scale
 from experiments.report.tables import markdown, tables
 from experiments.tuning import tune
 from gconv_jax.training.runs import write_whole
+
+_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +66,24 @@ def write(runs: Sequence[Run], out: Path) -> list[Path]:
     return files
 
 
+def in_readme(runs: Sequence[Run]) -> str:
+    """What the README says: the claims, figure 3 and a few tables, in Markdown."""
+    claims = [
+        textwrap.fill(claim, 100, initial_indent="- ", subsequent_indent="  ", **_WORDS)
+        for claim in in_short(runs)
+    ]
+    figure = "experiments/results/report/figure3.png"
+    alt = "test error against the angle of the test images, all methods"
+    return "\n\n".join(["\n".join(claims), f"![{alt}]({figure})", markdown(runs)])
+
+
 def main(config: Config) -> int:
     runs = read(config.folder, config.preset)
     print(f"{len(runs)} run{'s' * (len(runs) > 1)} in {config.folder}. {scale(runs)}")
     *_, report = write(runs, config.out)
     print(f"wrote {report}, with tables.md and the pictures beside it")
+    if config == Config():
+        readme.fill("evidence", in_readme(runs))
     return 0
 
 
