@@ -1,7 +1,8 @@
 """How a filter bank meets a feature map: the one place that chooses the way to convolve.
 
 On GPU and TPU it is the vendor's convolution. XLA's own on CPU is fair forward, but its gradients
-take 3 to 10 times as long as they need to. So there `way` chooses from the shapes alone:
+take 2 to 10 times as long as they need to, by the processor. So there `way` chooses from the shapes
+alone:
 
 - `"winograd"`: fewer multiplications, for 3x3 and 5x5 filters with stride 1;
 - `"patches"`: one matrix product with all that a filter sees, for the rest.

@@ -4,7 +4,8 @@
 
 It makes its programs and says how that went, in one line of JSON; then, for each line of its
 input, runs the program of that number twice and answers with the seconds of the second time; and in
-the end says how much memory it took. Processes wait for their turn, so drifts of the machine hit all of them alike.
+the end says how much memory it took. Processes wait for their turn, so drifts of the machine hit
+all of them alike.
 """
 
 import json
