@@ -13,7 +13,7 @@ def keep_memory() -> bool:
     By default glibc gives large blocks back to the system when they are freed, and every step pays
     for them again, page by page. Now those of the main thread stay; those of other threads do too,
     up to 64 MB. (With one arena for all threads every block would stay, but each of XLA's many
-    small ones would wait for a lock: steps on two threads took a quarter longer.)
+    small ones would wait for a lock.)
 
     It concerns the whole process, so no library should do it by itself; a program may.
     """

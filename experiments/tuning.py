@@ -11,7 +11,7 @@ _FLAGS = {
     # Programs are many short loops around library calls: compiled at this level they take as long
     # as at the highest, and a quarter less to compile.
     "xla_backend_optimization_level": 1,
-    # As wide as the widest CPUs go, by default half of it: 4 % on them, nothing on others.
+    # As wide as the widest CPUs go; by default it is half of that.
     "xla_cpu_prefer_vector_width": 512,
 }
 

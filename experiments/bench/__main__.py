@@ -128,6 +128,7 @@ def main(config: Config) -> int:
     if config == Config(peer=config.peer) and config.peer is not None:
         for part in (report.speed, report.costs, report.growth):
             readme.fill(part.__name__, "\n".join(part(results)))
+        print("and the tables in the README")
     return 0
 
 

@@ -84,6 +84,7 @@ def main(config: Config) -> int:
     print(f"wrote {report}, with tables.md and the pictures beside it")
     if config == Config():
         readme.fill("evidence", in_readme(runs))
+        print("and what the README says of them")
     return 0
 
 
