@@ -177,9 +177,9 @@ def _group_conv(
 
 @jax.jit
 def _lift_bank(coeffs: jax.Array, basis: jax.Array) -> jax.Array:
-    _, c, o = coeffs.shape
-    g, _, k, _ = basis.shape
-    return _combine("nco,rnyx->yxcro", coeffs, basis).reshape(k, k, c, g * o)
+    rotated = _rotated(coeffs, basis)  # [R, k, k, C_in, C_out]
+    k, _, c = rotated.shape[1:4]
+    return rotated.transpose(1, 2, 3, 0, 4).reshape(k, k, c, -1)
 
 
 @jax.jit
@@ -189,17 +189,26 @@ def _group_bank(coeffs: jax.Array, basis: jax.Array | None) -> jax.Array:
         basis = jnp.ones((len(coeffs), 1, 1, 1), coeffs.dtype)
     g, _, c, o = coeffs.shape
     k = basis.shape[-1]
-    rotated = _combine("tnco,rnyx->rtyxco", coeffs, basis)
+    rotated = jnp.unstack(_rotated(coeffs, basis))  # G x [k, k, t, C_in, C_out]
     # From the relative orientation t = S - R to S itself: one roll for each R.
-    rolled = [jnp.roll(rotated[r], r, axis=0) for r in range(g)]  # G x [S, k, k, C_in, C_out]
-    return jnp.stack(rolled, axis=4).transpose(1, 2, 0, 3, 4, 5).reshape(k, k, g * c, g * o)
+    rolled = [jnp.roll(filters, r, axis=2) for r, filters in enumerate(rotated)]
+    return jnp.stack(rolled, axis=4).reshape(k, k, g * c, g * o)
 
 
-def _combine(axes: str, coeffs: jax.Array, basis: jax.Array) -> jax.Array:
-    """Sums coefficients times basis over i, in float32 or better also on a TPU."""
+def _rotated(coeffs: jax.Array, basis: jax.Array) -> jax.Array:
+    """Sums coefficients `[..., N, C_in, C_out]` times basis over i: `[R, k, k, ..., C_in, C_out]`.
+
+    In float32 or better, also on a TPU. As one product of matrices, which is also the quickest for
+    gradients.
+    """
     dtype = sum_dtype(coeffs.dtype, basis.dtype)
-    coeffs, basis = coeffs.astype(dtype), basis.astype(dtype)
-    return jnp.einsum(axes, coeffs, basis, precision=jax.lax.Precision.HIGHEST)
+    coeffs = jnp.moveaxis(coeffs.astype(dtype), -3, 0)  # [N, ..., C_in, C_out]
+    elements = jnp.moveaxis(basis.astype(dtype), 1, -1)  # [R, k, k, N]
+    n, *channels = coeffs.shape
+    filters = jnp.matmul(
+        elements.reshape(-1, n), coeffs.reshape(n, -1), precision=jax.lax.Precision.HIGHEST
+    )
+    return filters.reshape(*elements.shape[:3], *channels)
 
 
 def _check_lift(coeffs: ArrayLike, basis: ArrayLike) -> tuple[jax.Array, jax.Array]:

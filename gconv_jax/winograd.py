@@ -70,20 +70,16 @@ def correlate(x: jax.Array, filters: Points, k: int, margins: Margins) -> jax.Ar
     return _out_columns(_out_rows(products, k=k, size=(b, height, width)), k=k, size=width)
 
 
-def transform(kernel: jax.Array) -> Points:
-    """Transforms filters `[k, k, I, O]` to `G f G^T`, `[I, O]` at each point."""
-    g = SCHEMES[len(kernel)].g
-    # An argument, because the gradient keeps it: from within, filters would be computed twice.
-    return _filters(kernel, jnp.asarray(np.kron(g, g), kernel.dtype))
-
-
 @apart
-def _filters(kernel: jax.Array, g: jax.Array) -> Points:
-    """One matrix product for all points."""
-    k, _, i, o = kernel.shape
-    n = len(SCHEMES[k].g)
-    points = g @ kernel.reshape(k * k, i * o)
-    return [list(jnp.unstack(row)) for row in jnp.unstack(points.reshape(n, n, i, o))]
+def transform(kernel: jax.Array) -> Points:
+    """Transforms filters `[k, k, I, O]` to `G f G^T`, `[I, O]` at each point.
+
+    In one go, each point from all taps: a filter has few of them.
+    """
+    k, _, *channels = kernel.shape
+    g = SCHEMES[k].g
+    points = _mix(np.kron(g, g), jnp.unstack(kernel.reshape(k * k, *channels)))
+    return [points[p : p + len(g)] for p in range(0, len(points), len(g))]
 
 
 def _pad(x: jax.Array, *, k: int, margins: Margins) -> jax.Array:

@@ -174,7 +174,7 @@ def test_transforms_are_stored_and_not_fused(rng):
     x, kernel = arrays(rng)
     text = jax.jit(lambda x, kernel: correlate(x, kernel, 1, "SAME")).lower(x, kernel).compile()
     calls = [line for line in text.as_text().splitlines() if " call(" in line]
-    for step in ("_pad", "_tile_rows", "_tile_columns", "_filters", "_out_rows", "_out_columns"):
+    for step in ("_pad", "_tile_rows", "_tile_columns", "transform", "_out_rows", "_out_columns"):
         assert any(step in line for line in calls), step
 
 
