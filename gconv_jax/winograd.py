@@ -64,10 +64,12 @@ SCHEMES = {3: cook_toom(4, 3, _POINTS), 5: cook_toom(2, 5, _POINTS)}
 def correlate(x: jax.Array, filters: Points, k: int, margins: Margins) -> jax.Array:
     """Correlates `x` `[B, H, W, I]`, with margins of zeros, and transformed k x k filters."""
     b, h, w, _ = x.shape
-    tiles = _tile_columns(_tile_rows(_pad(x, k=k, margins=margins), k=k), k=k)
-    products = jax.tree.map(lax.dot, tiles, filters)
     height, width = (n + sum(margin) - k + 1 for n, margin in zip((h, w), margins, strict=True))
-    return _out_columns(_out_rows(products, k=k, size=(b, height, width)), k=k, size=width)
+    rows = []
+    for row, row_filters in zip(_tile_rows(_pad(x, k=k, margins=margins), k=k), filters, strict=True):
+        products = [lax.dot(d, f) for d, f in zip(_tile_columns(row, k=k), row_filters, strict=True)]
+        rows.append(_out_columns(products, k=k, batch=b, size=width))
+    return _out_rows(rows, k=k, size=height)
 
 
 @apart
@@ -101,24 +103,21 @@ def _tile_rows(x: jax.Array, *, k: int) -> list[jax.Array]:
 
 
 @apart
-def _tile_columns(rows: list[jax.Array], *, k: int) -> Points:
-    """`B d B^T`, `[tiles, I]` at each point."""
-    channels = rows[0].shape[-1]
-    return [[p.reshape(-1, channels) for p in _cut(row, k, axis=2)] for row in rows]
+def _tile_columns(row: jax.Array, *, k: int) -> list[jax.Array]:
+    """One row of `B d B^T`, `[tiles, I]` at each point."""
+    channels = row.shape[-1]
+    return [point.reshape(-1, channels) for point in _cut(row, k, axis=2)]
 
 
 @apart
-def _out_rows(points: Points, *, k: int, size: tuple[int, int, int]) -> list[jax.Array]:
-    b, h, w = size
-    m = len(SCHEMES[k].a)
-    tiles = (b, -(-h // m), -(-w // m), -1)
-    columns = [[p.reshape(tiles) for p in column] for column in zip(*points, strict=True)]
-    return [_join(column, k, axis=1, size=h) for column in columns]
+def _out_columns(points: list[jax.Array], *, k: int, batch: int, size: int) -> jax.Array:
+    tiles = -(-size // len(SCHEMES[k].a))
+    return _join([p.reshape(batch, -1, tiles, p.shape[-1]) for p in points], k, axis=2, size=size)
 
 
 @apart
-def _out_columns(rows: list[jax.Array], *, k: int, size: int) -> jax.Array:
-    return _join(rows, k, axis=2, size=size)
+def _out_rows(rows: list[jax.Array], *, k: int, size: int) -> jax.Array:
+    return _join(rows, k, axis=1, size=size)
 
 
 def _cut(x: jax.Array, k: int, *, axis: int) -> list[jax.Array]:
