@@ -17,6 +17,7 @@ import optax
 
 import gconv_jax as gj
 from experiments import reporting
+from experiments.memory import give_back
 from experiments.presets import Recipe
 from gconv_jax.training import parallel
 from gconv_jax.training.checkpoints import Checkpoints
@@ -222,6 +223,7 @@ def fit(
             state, fetch = advance(state, examples, np.stack(batches))
             if not pace.known:
                 fetch()
+                give_back()  # what compiling took
                 left = total - end + _evaluation(task, total - end) if end < total else 0.0
                 pace.measure(time.perf_counter() - begun, end - step, left)
             if waiting:  # while the device is at work on the steps after

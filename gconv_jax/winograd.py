@@ -65,10 +65,11 @@ def correlate(x: jax.Array, filters: Points, k: int, margins: Margins) -> jax.Ar
     """Correlates `x` `[B, H, W, I]`, with margins of zeros, and transformed k x k filters."""
     b, h, w, _ = x.shape
     height, width = (n + sum(margin) - k + 1 for n, margin in zip((h, w), margins, strict=True))
+    tiles = _tile_rows(_pad(x, k=k, margins=margins), k=k)
     rows = []
-    for row, row_filters in zip(_tile_rows(_pad(x, k=k, margins=margins), k=k), filters, strict=True):
-        products = [lax.dot(d, f) for d, f in zip(_tile_columns(row, k=k), row_filters, strict=True)]
-        rows.append(_out_columns(products, k=k, batch=b, size=width))
+    for row, at_points in zip(tiles, filters, strict=True):  # one at a time: its memory is at hand
+        points = map(lax.dot, _tile_columns(row, k=k), at_points)
+        rows.append(_out_columns(list(points), k=k, batch=b, size=width))
     return _out_rows(rows, k=k, size=height)
 
 
