@@ -13,6 +13,9 @@ _FLAGS = {
     "xla_backend_optimization_level": 1,
     # As wide as the widest CPUs go; by default it is half of that.
     "xla_cpu_prefer_vector_width": 512,
+    # Sums by the library that is quick at them; it would do products too, but on two threads the
+    # other way is up to a fifth quicker at them.
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE",
 }
 
 
