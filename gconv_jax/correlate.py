@@ -93,11 +93,11 @@ def way(kernel: tuple[int, ...], strides: int) -> Way:
 
     With few inputs the transforms cost more than they save. Forward and backward, with 64 outputs:
 
-        inputs           3    8   12   16   32
-        3x3 winograd    29   45   40   42   72 ms
-            patches     13   34   39   47   89 ms
-        5x5 winograd    80  101        108    ms
-            patches     36   67        126    ms
+        inputs            3     8    12    16    32
+        3x3 winograd    8.8  11.6  13.5  14.0  15.9 ms
+            patches     4.2  11.9  13.3  16.9  29.6 ms
+        5x5 winograd   28.5  31.1        35.4       ms
+            patches    15.0  24.1        46.9       ms
 
     (`python -m experiments.bench.ways`, in `experiments/results/ways.json`.)
     """
