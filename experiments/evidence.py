@@ -27,7 +27,7 @@ import numpy as np
 import tyro
 
 import gconv_jax as gj
-from experiments import classify, judging, layers, reporting, rotations
+from experiments import classify, judging, layers, onset, reporting, rotations
 from experiments.presets import PresetName
 from experiments.tuning import tune
 from gconv_jax.training.runs import write_whole
@@ -150,6 +150,7 @@ def run(cell: Cell, preset: PresetName, folder: Path) -> dict[str, Any]:
     trained = json.loads((folder / "result.json").read_text())
     subject = judging.load(folder, scale.turned[cell.dataset])
     few = judging.load(folder, scale.looked_into)
+    some = judging.load(folder, min(scale.turned[cell.dataset], 1000))
     network, variables, basis = subject.trained
     return {
         "command": f"python -m experiments.evidence --preset {preset} --only {cell.name}",
@@ -167,6 +168,7 @@ def run(cell: Cell, preset: PresetName, folder: Path) -> dict[str, Any]:
         "final": trained["final"],
         "angles": rotations.measure(subject, degrees=scale.degrees),
         "layers": layers.measure(few),
+        "onset": onset.measure(some) if cell.augment == "none" else None,
         "basis_quality": None if basis is None else quality(basis, preset),
         "pictures": pictures(few) if cell == Cell("cifar10", "partial") else None,
         "training_seconds": trained["seconds"],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gconv_jax as gj
-from experiments import evidence, judging, layers, rotations, weight_decay
+from experiments import evidence, judging, layers, onset, rotations, weight_decay
 from experiments.evidence import SCALES, Cell, Config
 from gconv_jax.training.trained import Trained
 
@@ -19,10 +19,10 @@ from gconv_jax.training.trained import Trained
 def subject():
     """A small network that has seen nothing, and real images."""
 
-    def make(basis="weiler"):
+    def make(basis="weiler", orientations=4):
         test = gj.data.load("cifar10", split="test", source="embedded", size=40)
         mean, std = gj.data.colour_statistics(test.images)
-        arrays = () if basis is None else (gj.make_basis(basis, orientations=4),)
+        arrays = () if basis is None else (gj.make_basis(basis, orientations=orientations),)
         network = (gj.AllCNN if basis is None else gj.GroupAllCNN)(widths=(2, 3), plain=True)
         x = gj.data.normalise(test.images[:1], mean=mean, std=std)
         variables = jax.jit(network.init)(jax.random.key(1), x, *arrays)
@@ -60,6 +60,25 @@ def test_layers_turn_along_at_quarter_turns_and_those_without_a_group_do_not(sub
     assert np.shape(list(without.values())) == (9, 8)
     for errors in without.values():
         assert errors[0] < 1e-12 < 1e-2 < min(errors[1:])
+
+
+def test_it_does_not_matter_where_a_quarter_turn_happens(subject):
+    def classes(found, after, eighths):
+        x = found.batches(40)[0][0]
+        return np.asarray(onset.classifier(found, after)(found.trained.variables, x, eighths))
+
+    exact, without = subject(orientations=8), subject(None)
+    for after in (0, 1, 3, 9):
+        assert (classes(exact, after, 2) == classes(exact, after, 0)).all()
+    assert (classes(without, 0, 2) != classes(without, 0, 0)).any()
+    assert (classes(exact, 0, 1) != classes(exact, 0, 0)).any()
+
+
+def test_a_turn_of_the_input_is_that_of_the_curve(subject):
+    found = subject(orientations=8)
+    measured = onset.measure(found, after=(0,), batch=20)
+    curve = rotations.measure(found, degrees=(0, 45), batch=20)
+    assert measured["upright"] + measured["turned"] == curve["errors"]
 
 
 def test_pictures_of_an_exact_basis_turn_along(subject):

@@ -16,7 +16,7 @@ from experiments.report.findings import (
 )
 from experiments.report.sentences import in_short, order, scale
 from experiments.report.tables import correlation, tables
-from tests.toy_evidence import COMMAND, loaded, record, save, some_evidence
+from tests.toy_evidence import COMMAND, loaded, onset, record, save, some_evidence
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,27 @@ def test_layers_are_means_over_turns_but_the_first(tmp_path):
     assert found[8] == "0.1800 ± 0.1273 (2)"
     assert row(table, "MNIST", "full") == 9 * ["not measured"]
     assert row(table, "MNIST", "weiler")[0] == "1.0e-05 (1)"
+
+
+def test_where_it_is_lost_is_of_runs_that_measured_it(tmp_path):
+    runs = loaded(
+        tmp_path,
+        record("mnist", "partial", seed=0, onset=onset(0.03, 0.01)),
+        record("mnist", "partial", seed=1, onset=onset(0.05, 0.01)),
+        record("mnist", "partial", seed=2),
+        record("mnist", "weiler"),
+    )
+    table = tables(runs)["onset"]
+    assert table.columns[2:] == ("the input", "after layer 1")
+    assert row(table, "MNIST", "partial") == ["4.00 ± 1.41 (2)", "1.00 ± 0.00 (2)"]
+    assert len(table.rows) == 1
+
+
+def test_results_from_before_it_was_measured_are_read(tmp_path):
+    name, content = record("mnist", "partial")
+    del content["onset"]
+    [run] = loaded(tmp_path, (name, content))
+    assert run.onset(0) is None
 
 
 def test_other_sizes_are_beside_the_usual_one(runs):

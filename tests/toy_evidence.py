@@ -9,7 +9,7 @@ COMMAND = "python -m experiments.evidence --preset cpu --only"
 
 
 def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3, **measured):
-    """A result file; `measured` may give its accuracy, errors, layers, quality and epochs."""
+    """A result file; `measured` may give accuracy, errors, onset, layers, quality and epochs."""
     sizes = "".join(
         f"-{letter}{n}"
         for letter, n in (("g", orientations), ("k", kernel_size))
@@ -55,6 +55,7 @@ def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3
             "plain_error": 0.24,
             "interpolator": "gaussian, sigma 0.5",
         },
+        "onset": measured.get("onset"),
         "layers": None
         if layers is None
         else {
@@ -87,6 +88,17 @@ PICTURES = {
     "activations": [[[1.0, 0.0], [0.0, 0.5]]] * 8,
     "turned_back": [[[1.0, 0.0], [0.0, 0.5]]] * 8,
 }
+
+
+def onset(*rises):
+    """By how much the error rises when the turn happens at the input, after layer 1, and so on."""
+    return {
+        "degrees": 45,
+        "images": 1000,
+        "after": list(range(len(rises))),
+        "upright": len(rises) * [0.02],
+        "turned": [0.02 + rise for rise in rises],
+    }
 
 
 def some_evidence():

@@ -116,6 +116,14 @@ class Run:
         layers = self.record["layers"]
         return None if layers is None else float(np.mean(layers["errors"][name][1:]))
 
+    def onset(self, after: int) -> float | None:
+        """What an eighth of a turn costs, if it happens after a layer (0: to the input)."""
+        found = self.record["onset"]
+        if found is None or after not in found["after"]:
+            return None
+        i = found["after"].index(after)
+        return float(found["turned"][i] - found["upright"][i])
+
     def quality(self, name: str) -> float | None:
         """The error, the condition number or the residual of the basis."""
         found = self.record["basis_quality"]
@@ -156,6 +164,13 @@ _SHAPE: dict[str, Any] = {
         "images": int,
         "plain_error": _NUMBER,
         "interpolator": _TEXT,
+    },
+    "onset?": {
+        "degrees": _NUMBER,
+        "images": int,
+        "after": [int],
+        "upright": [_NUMBER],
+        "turned": [_NUMBER],
     },
     "layers?": {"images": int, "errors": {name: [_NUMBER] for name in LAYERS}},
     "basis_quality?": {"error": _NUMBER, "condition_number": _NUMBER, "residual": _NUMBER},
@@ -200,6 +215,8 @@ def _read_one(path: Path, preset: str) -> Run:
         record = json.loads(path.read_text())
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"is not valid JSON ({error})") from None
+    if isinstance(record, dict):
+        record.setdefault("onset", None)  # results of earlier runs do not have it
     _check(record, _SHAPE, "")
     cell = record["cell"]
     for key, known in (("dataset", DATASETS), ("basis", METHODS), ("augment", AUGMENTS)):

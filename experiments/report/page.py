@@ -250,6 +250,8 @@ def _figure5(runs: Sequence[Run], tables: Mapping[str, Table], pictures: Mapping
         )
         + _table(tables["figure5"])
         + orders
+        + "<h3>Where a turn costs accuracy</h3>\n"
+        + _table(tables["onset"])
     )
 
 

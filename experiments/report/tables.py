@@ -182,6 +182,35 @@ def layers(runs: Sequence[Run]) -> Table:
     )
 
 
+def onsets(runs: Sequence[Run]) -> Table:
+    """What an eighth of a turn costs, by the layer after which it happens."""
+    measured = [run for run in runs if run.record["onset"]]
+    places = sorted({layer for run in measured for layer in run.record["onset"]["after"]})
+    rows, used = [], []
+    for dataset, title in DATASETS.items():
+        for basis, method in METHODS.items():
+            own = select(measured, dataset, basis)
+            if not own:
+                continue
+            used += own
+            cells = [
+                number(own, operator.methodcaller("onset", layer), percent) for layer in places
+            ]
+            rows.append((Cell(title), Cell(method.label), *cells))
+    images = sorted({run.record["onset"]["images"] for run in used})
+    how = f" Over {' or '.join(f'{n:,}' for n in images)} test images." if images else ""
+    return Table(
+        "Where it is lost",
+        "How many points the error rises by when not the input is turned by 45 degrees, but the "
+        "feature map of the upright input, after a layer (and pooling, where there is one): what "
+        "is left is due to the layers behind. Maps that are not turned go through the "
+        f"interpolator too.{how} {SPREAD} {scale(used)}",
+        ("data", "method", *(f"after layer {i}" if i else "the input" for i in places)),
+        tuple(rows),
+        grouped=True,
+    )
+
+
 def larger(runs: Sequence[Run]) -> list[Variant]:
     """Bases of other sizes, each after the one of the usual size that it is compared with."""
     wanted = {
@@ -294,6 +323,7 @@ def tables(runs: Sequence[Run]) -> dict[str, Table]:
         "figure3": rotated(runs),
         "figure4": augmented(runs),
         "figure5": layers(runs),
+        "onset": onsets(runs),
         "sizes": sizes(runs),
         "bases": qualities(runs),
     }
