@@ -66,7 +66,7 @@ class Scale:
     seeds: dict[str, int]
     """how many of each data set"""
     seeds_beside: int
-    """how many at most beside the comparison of methods: other augmentations, other sizes"""
+    """how many at most of other augmentations, beside the comparison of methods"""
     turned: dict[str, int]
     """for each data set, test images that are turned to every angle"""
     degrees: tuple[int, ...] = tuple(rotations.DEGREES)
@@ -120,8 +120,9 @@ def cells(scale: Scale) -> Iterator[Cell]:
                 for augment in ("90", "45", "full"):
                     if (dataset, augment) != ("cifar10", "full"):
                         yield Cell(dataset, "partial", augment, seed)
+        if seed < scale.seeds["mnist"]:
             for orientations, kernel_size in ((8, 5), (16, 3)):
-                for basis in ("closed_form", "gaussian"):
+                for basis in ("closed_form", "weiler", "gaussian"):
                     yield Cell("mnist", basis, "none", seed, orientations, kernel_size)
 
 

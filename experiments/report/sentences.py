@@ -131,9 +131,13 @@ def _increase(runs: Sequence[Run], dataset: str, basis: str) -> Spread | None:
 
 
 def in_short(runs: Sequence[Run]) -> list[str]:
-    """The paper's three claims that a number can answer, each with the number found here."""
+    """The paper's claims that a number can answer, each with the number found here, and why."""
     return [
-        *(_robust(runs, dataset) for dataset in DATASETS),
+        _robust(runs, "mnist"),
+        _larger(runs),
+        _where(runs, "mnist"),
+        _robust(runs, "cifar10"),
+        _where(runs, "cifar10"),
         _ahead(runs),
         _quarters(runs),
     ]
@@ -156,6 +160,35 @@ def _robust(runs: Sequence[Run], dataset: str) -> str:
         f"than the best: {learned}. Rotated by hand: {handmade}. The paper: about {paper[0]} for "
         f"partial, {paper[1]} for the others."
     )
+
+
+def _larger(runs: Sequence[Run]) -> str:
+    """How robust networks on MNIST are with more orientations, and with larger filters."""
+    said = []
+    for title, g, k in (("16 orientations", 16, 3), ("5x5 filters", 8, 5)):
+        found = [
+            f"{method.label} {_with_spread(spread(run.increase for run in own))}"
+            for basis, method in METHODS.items()
+            if (own := select(runs, "mnist", basis, orientations=g, kernel_size=k))
+        ]
+        said.append(f"with {title} {'; '.join(found) or 'not run'}.")
+    return f"The same {' And '.join(said)}"
+
+
+def _where(runs: Sequence[Run], dataset: str) -> str:
+    """What an eighth of a turn costs the closed form, the later it happens."""
+    start = (
+        f"{DATASETS[dataset]}, points of error that a turn by 45 degrees costs the closed form: "
+    )
+    own = [run for run in select(runs, dataset, "closed_form") if run.record["onset"]]
+    if not own:
+        return f"{start}not run."
+    costs = [
+        f"{_with_spread(spread(run.onset(layer) for run in own))} when "
+        + (f"the map after layer {layer} is turned" if layer else "the input is turned")
+        for layer in own[0].record["onset"]["after"]
+    ]
+    return f"{start}{', '.join(costs)}. What is turned late has lost nothing in the layers before."
 
 
 def _ahead(runs: Sequence[Run]) -> str:

@@ -215,7 +215,7 @@ def larger(runs: Sequence[Run]) -> list[Variant]:
     """Bases of other sizes, each after the one of the usual size that it is compared with."""
     wanted = {
         Variant("mnist", basis, g, k)
-        for basis in ("closed_form", "gaussian")
+        for basis in ("closed_form", "weiler", "gaussian")
         for g, k in ((8, 5), (16, 3))
     }
     found = {
