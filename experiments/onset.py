@@ -35,12 +35,12 @@ def turn(y: jax.Array, eighths: jax.Array) -> jax.Array:
     return gj.rotate(y, np.pi / 4 * eighths, method=METHOD)
 
 
-def classifier(subject: judging.Subject, after: int) -> Callable[..., jax.Array]:
-    """Returns the function from variables, images and eighths of a turn to classes."""
+def turning(subject: judging.Subject, after: int) -> Callable[..., jax.Array]:
+    """Returns the function from variables, images and eighths of a turn to logits."""
     network, _, basis = subject.trained
 
     @jax.jit
-    def classify(variables: Any, x: jax.Array, eighths: jax.Array) -> jax.Array:
+    def predict(variables: Any, x: jax.Array, eighths: jax.Array) -> jax.Array:
         def intercept(
             call: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext
         ) -> Any:
@@ -51,9 +51,9 @@ def classifier(subject: judging.Subject, after: int) -> Callable[..., jax.Array]
             x = turn(x, eighths)
         with nn.intercept_methods(intercept):
             logits: Any = network.apply(variables, x, *(() if basis is None else (basis,)))
-        return logits.argmax(-1)
+        return logits
 
-    return classify
+    return predict
 
 
 def measure(
@@ -63,11 +63,11 @@ def measure(
     batches = subject.batches(batch)
     found: dict[str, Any] = {"after": list(after), "upright": [], "turned": []}
     for layer in found["after"]:
-        classify = classifier(subject, layer)
+        predict = turning(subject, layer)
         for eighths, name in enumerate(("upright", "turned")):
             wrong = [
-                (classify(subject.trained.variables, x, np.int32(eighths)) != labels).sum()
-                for x, labels in batches
+                (predict(subject.trained.variables, x, np.int32(eighths)).argmax(-1) != y).sum()
+                for x, y in batches
             ]
             found[name].append(float(sum(jax.device_get(wrong))) / len(subject.test.labels))
     return {"degrees": EIGHTH, "images": len(subject.test.labels), **found}
