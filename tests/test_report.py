@@ -116,9 +116,7 @@ def test_where_it_is_lost_is_of_runs_that_measured_it(tmp_path):
 def test_where_it_is_lost_in_a_sentence(tmp_path):
     runs = loaded(tmp_path, record("mnist", "closed_form", onset=onset(0.03, 0.01)))
     said = next(text for text in in_short(runs) if "45 degrees" in text)
-    assert (
-        "3.00 (1 seed) when the input is turned, 1.00 (1 seed) when the map after layer 1" in said
-    )
+    assert "3.00 (1 seed) when the input is turned, and when it is the map after layer 1: 1" in said
 
 
 def test_results_from_before_it_was_measured_are_read(tmp_path):
@@ -176,8 +174,8 @@ def test_in_short_by_hand(runs):
     mnist, larger, where, _, _, ahead, quarters = in_short(runs)
     assert "partial 3.00 ± 1.41 (2 seeds); closed form not run." in mnist
     assert "weiler 15.00 (1 seed); bilinear not run; gaussian not run." in mnist
-    assert larger.startswith("The same with 16 orientations not run. And with 5x5 filters")
-    assert "5x5 filters closed form 5.00 (1 seed)." in larger
+    assert larger.startswith("MNIST, the same with 16 orientations: not run. And with 5x5 filters")
+    assert "5x5 filters: closed form 5.00 (1 seed)." in larger
     assert where.endswith("costs the closed form: not run.")
     assert "a difference of +15.0 points." in ahead
     assert "over 8 runs the error changes there by 0.00 points at most" in quarters

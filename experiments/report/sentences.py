@@ -171,8 +171,8 @@ def _larger(runs: Sequence[Run]) -> str:
             for basis, method in METHODS.items()
             if (own := select(runs, "mnist", basis, orientations=g, kernel_size=k))
         ]
-        said.append(f"with {title} {'; '.join(found) or 'not run'}.")
-    return f"The same {' And '.join(said)}"
+        said.append(f"with {title}: {'; '.join(found) or 'not run'}.")
+    return f"MNIST, the same {' And '.join(said)}"
 
 
 def _where(runs: Sequence[Run], dataset: str) -> str:
@@ -183,12 +183,15 @@ def _where(runs: Sequence[Run], dataset: str) -> str:
     own = [run for run in select(runs, dataset, "closed_form") if run.record["onset"]]
     if not own:
         return f"{start}not run."
-    costs = [
-        f"{_with_spread(spread(run.onset(layer) for run in own))} when "
-        + (f"the map after layer {layer} is turned" if layer else "the input is turned")
+    first, *later = [
+        (layer, _with_spread(spread(run.onset(layer) for run in own)))
         for layer in own[0].record["onset"]["after"]
     ]
-    return f"{start}{', '.join(costs)}. What is turned late has lost nothing in the layers before."
+    rest = ", ".join(f"{layer}: {cost}" for layer, cost in later)
+    return (
+        f"{start}{first[1]} when the input is turned, and when it is the map after layer {rest}. "
+        "What is turned late has lost nothing in the layers before."
+    )
 
 
 def _ahead(runs: Sequence[Run]) -> str:
