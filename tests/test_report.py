@@ -5,6 +5,7 @@ import statistics
 
 import pytest
 
+from experiments.report import pictures
 from experiments.report.findings import (
     METHODS,
     Spread,
@@ -257,3 +258,11 @@ def test_broken_twice_and_empty_are_told(tmp_path):
     cut, twice = str(error.value).splitlines()
     assert cut.startswith(f"{tmp_path / 'cut.json'} is not valid JSON")
     assert twice.startswith(f"copy.json and {name}.json in")
+
+
+def test_a_singular_basis_is_at_the_edge_and_says_so(tmp_path):
+    runs = loaded(tmp_path, record("mnist", "weiler", orientations=16, quality=(0.01, 4e14)))
+    [point] = pictures._points(runs, "mnist", "condition_number")
+    assert (point.label, point.x) == ("weiler G = 16: 4e+14 \N{RIGHTWARDS ARROW}", pictures._EDGE)
+    assert "weiler G = 16" not in pictures._unseen(runs, "mnist", "condition_number")
+    assert row(tables(runs)["bases"], "weiler G = 16")[1] == "4.0e+14 (1)"

@@ -75,19 +75,24 @@ def _depths(runs: Sequence[Run], dataset: str) -> Panel:
     return Panel(f"{DATASETS[dataset]}, trained upright", lines, missing)
 
 
+_EDGE = 1e5  # of the axis of condition numbers
+
+
 def _points(runs: Sequence[Run], dataset: str, quality: str) -> list[Point]:
+    """A point for each basis; one that is singular is at the edge, and its label says so."""
     found = []
     for basis, x, y in tables.points(runs, dataset, quality):
         own = spread(run.increase for run in basis._replace(dataset=dataset).of(runs))
         std = None if own is None or own.std is None else 100 * own.std
-        found.append(Point(basis.label, STYLES[basis.basis], x, y, std))
+        label = basis.label if x <= _EDGE else f"{basis.label}: {x:.0e} \N{RIGHTWARDS ARROW}"
+        found.append(Point(label, STYLES[basis.basis], min(x, _EDGE), y, std))
     return found
 
 
-def _unseen(runs: Sequence[Run], dataset: str, points: Sequence[Point]) -> list[str]:
+def _unseen(runs: Sequence[Run], dataset: str, quality: str) -> list[str]:
     """Names the bases that have no point; those of other sizes are for MNIST alone."""
     wanted = [basis for basis in tables.bases(runs) if dataset == "mnist" or basis.usual]
-    seen = {point.label for point in points}
+    seen = {basis.label for basis, _, _ in tables.points(runs, dataset, quality)}
     return [basis.label for basis in wanted if basis.label not in seen]
 
 
@@ -95,7 +100,7 @@ def _scatter(runs: Sequence[Run]) -> Figure:
     axes = {"error": "error of the basis", "condition_number": "condition number of the basis"}
     return charts.scatter(
         [
-            (title, name, points := _points(runs, dataset, quality), _unseen(runs, dataset, points))
+            (title, name, _points(runs, dataset, quality), _unseen(runs, dataset, quality))
             for dataset, title in DATASETS.items()
             for quality, name in axes.items()
         ]

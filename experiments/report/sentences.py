@@ -21,9 +21,9 @@ def percent(value: float, _: float | None = None) -> str:
 
 
 def small(value: float, beside: float | None = None) -> str:
-    """An error that may be far below 1, written in the same way as the one that it is beside."""
+    """A number that may be far below or above 1, written like the one that it is beside."""
     size = value if beside is None else beside
-    return f"{value:.4f}" if size >= 0.001 or size == 0 else f"{value:.1e}"
+    return f"{value:.4f}" if 0.001 <= size < 1e4 or size == 0 else f"{value:.1e}"
 
 
 def order(found: Mapping[str, Spread | None], *, lower: bool = False) -> str:
