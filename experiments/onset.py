@@ -38,6 +38,11 @@ def turn(y: jax.Array, eighths: jax.Array) -> jax.Array:
 def turning(subject: judging.Subject, after: int) -> Callable[..., jax.Array]:
     """Returns the function from variables, images and eighths of a turn to logits."""
     network, _, basis = subject.trained
+    if basis is not None and len(basis) % 8:
+        raise ValueError(
+            "path must be of a network with 8 or 16 orientations, or more in steps of 8, so "
+            f"that its maps can turn by {EIGHTH} degrees, but got one with {len(basis)}."
+        )
 
     @jax.jit
     def predict(variables: Any, x: jax.Array, eighths: jax.Array) -> jax.Array:

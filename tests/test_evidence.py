@@ -75,6 +75,11 @@ def test_it_does_not_matter_where_a_quarter_turn_happens(subject):
     assert change(without, 0, 2) > 1e-2
 
 
+def test_maps_that_cannot_turn_by_an_eighth_are_refused(subject):
+    with pytest.raises(ValueError, match="8 or 16 orientations"):
+        onset.turning(subject(orientations=4), 1)
+
+
 def test_a_turn_of_the_input_is_that_of_the_curve(subject):
     found = subject(orientations=8)
     measured = onset.measure(found, after=(0,), batch=20)
