@@ -48,13 +48,16 @@ class Cell:
     seed: int = 0
     orientations: int = 8
     kernel_size: int = 3
+    whole: bool = False
+    """whether on all training images, where the comparison has fewer"""
 
     @property
     def name(self) -> str:
         """As in the name of its file."""
         g = f"-g{self.orientations}" if self.orientations != 8 else ""
         k = f"-k{self.kernel_size}" if self.kernel_size != 3 else ""
-        return f"{self.dataset}-{self.basis}{g}{k}-{self.augment}-seed{self.seed}"
+        whole = "-all" if self.whole else ""
+        return f"{self.dataset}-{self.basis}{g}{k}{whole}-{self.augment}-seed{self.seed}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Scale:
     """how many at most of other augmentations, beside the comparison of methods"""
     turned: dict[str, int]
     """for each data set, test images that are turned to every angle"""
+    whole: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """as `recipe`, for runs on all training images, of data sets where that is more"""
     degrees: tuple[int, ...] = tuple(rotations.DEGREES)
     looked_into: int = 256
     """test images for the errors of layers"""
@@ -94,6 +99,8 @@ SCALES: dict[PresetName, Scale] = {
         {"mnist": 3, "cifar10": 2},
         seeds_beside=1,
         turned={"mnist": 2000, "cifar10": 1000},
+        # The weight decay with the least error in weight_decay.json, which is of this scale.
+        whole={"mnist": {"epochs": 2, "weight_decay": 1e-3}},
     ),
     "smoke": Scale(
         {name: {"images": 50, "epochs": 2, "widths": (1, 2)} for name in _BOTH},
@@ -120,6 +127,9 @@ def cells(scale: Scale) -> Iterator[Cell]:
                 for augment in ("90", "45", "full"):
                     if (dataset, augment) != ("cifar10", "full"):
                         yield Cell(dataset, "partial", augment, seed)
+        for dataset in (name for name in scale.whole if seed < scale.seeds[name]):
+            for basis in ("partial", "closed_form", "weiler", "bilinear", "gaussian"):
+                yield Cell(dataset, basis, seed=seed, whole=True)
         if seed < scale.seeds["mnist"]:
             for orientations, kernel_size in ((8, 5), (16, 3)):
                 for basis in ("closed_form", "weiler", "gaussian"):
@@ -128,6 +138,7 @@ def cells(scale: Scale) -> Iterator[Cell]:
 
 def training(cell: Cell, preset: PresetName, folder: Path | None = None) -> classify.Config:
     """Returns how the network of a cell is trained."""
+    recipes = SCALES[preset].whole if cell.whole else SCALES[preset].recipe
     return classify.Config(
         dataset=cell.dataset,  # type: ignore[arg-type]
         basis=cell.basis,
@@ -137,7 +148,7 @@ def training(cell: Cell, preset: PresetName, folder: Path | None = None) -> clas
         seed=cell.seed,
         preset=preset,
         workdir=folder,
-        **SCALES[preset].recipe[cell.dataset],
+        **recipes[cell.dataset],
     )
 
 
