@@ -113,6 +113,18 @@ def test_the_list_of_runs_is_whole(preset):
     assert Cell("mnist", "closed_form", orientations=16).name == "mnist-closed_form-g16-none-seed0"
 
 
+def test_runs_on_all_images_have_the_weight_decay_that_was_best_there():
+    measured = json.loads(weight_decay.Config().path.read_text())
+    cell = Cell("mnist", "partial", whole=True)
+    assert cell in evidence.cells(SCALES["cpu"])
+    assert cell.name == "mnist-partial-all-none-seed0"
+    settings = evidence.training(cell, "cpu").settings
+    assert settings["images"] is None
+    assert settings["epochs"] == measured["recipe"]["epochs"]
+    assert settings["weight_decay"] == measured["best"]
+    assert not SCALES["paper"].whole  # there everything is on all images
+
+
 def test_the_weight_decay_with_the_least_error_in_the_mean_is_the_best(monkeypatch, tmp_path):
     worse = {0.01: 0.1, 0.001: 0.2, 0.0001: 0.3}
     monkeypatch.setattr(
@@ -236,6 +248,7 @@ def test_one_run_from_end_to_end(tmp_path, run_python):
         "seed": 0,
         "orientations": 8,
         "kernel_size": 3,
+        "whole": False,
     }
     assert found["scale"]["train_images"] == 50
     assert found["angles"]["errors"][0] == found["angles"]["errors"][2]

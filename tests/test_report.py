@@ -16,7 +16,7 @@ from experiments.report.findings import (
     spreads,
 )
 from experiments.report.sentences import in_short, order, scale
-from experiments.report.tables import correlation, tables
+from experiments.report.tables import correlation, markdown, tables
 from tests.toy_evidence import COMMAND, loaded, onset, record, save, some_evidence
 
 
@@ -180,6 +180,29 @@ def test_in_short_by_hand(runs):
     assert where.endswith("costs the closed form: not run.")
     assert "a difference of +15.0 points." in ahead
     assert "over 8 runs the error changes there by 0.00 points at most" in quarters
+
+
+def test_runs_on_all_images_stand_apart(runs, tmp_path):
+    few = [record("mnist", "weiler", seed=seed, errors=[0.1, 0.2] * 4) for seed in (0, 1)]
+    many = [
+        record("mnist", "weiler", seed=seed, errors=[0.05, 0.06 + seed / 100] * 4, whole=True)
+        for seed in (0, 1)
+    ]
+    for _, old in few:
+        del old["cell"]["whole"]  # as in results of before there were such runs
+    both = loaded(tmp_path, *few, *many)
+    found = tables(both)
+    assert row(found["figure3"], "MNIST", "weiler")[0] == "10.00 ± 0.00 (2)"
+    assert row(found["whole"], "weiler")[0] == "1.50 ± 0.71 (2)"
+    assert "55,000 training images" in found["whole"].caption
+    assert "10,000 training images" in found["figure3"].caption
+    assert not any("ATTENTION" in table.caption for table in found.values())
+    said = in_short(both)[1]
+    assert said.startswith("MNIST, trained upright on all training images, points of error")
+    assert "weiler 1.50 ± 0.71 (2 seeds)" in said
+    assert not tables(runs)["whole"].rows
+    assert "All training images" not in markdown(runs, list(tables(runs)))
+    assert not any("on all training images" in text for text in in_short(runs))
 
 
 def test_rank_correlation():

@@ -9,13 +9,14 @@ COMMAND = "python -m experiments.evidence --preset cpu --only"
 
 
 def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3, **measured):
-    """A result file; `measured` may give accuracy, errors, onset, layers, quality and epochs."""
+    """A result file; `measured` gives accuracy, errors, onset, layers, quality, epochs, whole."""
     sizes = "".join(
         f"-{letter}{n}"
         for letter, n in (("g", orientations), ("k", kernel_size))
         if n not in (3, 8)
     )
-    name = f"{dataset}-{basis}{sizes}-{augment}-seed{seed}"
+    whole = measured.get("whole", False)
+    name = f"{dataset}-{basis}{sizes}{'-all' if whole else ''}-{augment}-seed{seed}"
     conv = basis == "conv"
     accuracy = measured.get("accuracy", 0.75)
     metrics = {"loss": 1 - accuracy, "accuracy": accuracy}
@@ -29,6 +30,7 @@ def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3
             "basis": basis,
             "orientations": orientations,
             "kernel_size": kernel_size,
+            "whole": whole,
             "augment": augment,
             "seed": seed,
         },
@@ -37,7 +39,7 @@ def record(dataset, basis, augment="none", seed=0, orientations=8, kernel_size=3
             "network": "AllCNN" if conv else "GroupAllCNN",
             "widths": [24, 48] if conv else [8, 16],
             "parameters": 88_000 if conv else 78_450,
-            "train_images": 10_000,
+            "train_images": 55_000 if whole else 10_000,
             "epochs": measured.get("epochs", 6),
             "batch": 50,
         },

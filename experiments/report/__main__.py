@@ -79,7 +79,8 @@ def in_readme(runs: Sequence[Run]) -> str:
 
 def main(config: Config) -> int:
     runs = read(config.folder, config.preset)
-    print(f"{len(runs)} run{'s' * (len(runs) > 1)} in {config.folder}. {scale(runs)}")
+    compared = [run for run in runs if not run.whole]
+    print(f"{len(runs)} run{'s' * (len(runs) > 1)} in {config.folder}. {scale(compared)}")
     *_, report = write(runs, config.out)
     print(f"wrote {report}, with tables.md and the pictures beside it")
     if config == Config():

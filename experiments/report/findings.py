@@ -61,6 +61,8 @@ class Run:
     basis: str
     orientations: int
     kernel_size: int
+    whole: bool
+    """whether on all training images, where the comparison of methods has fewer"""
     augment: str
     seed: int
     record: Mapping[str, Any] = dataclasses.field(repr=False)
@@ -139,6 +141,7 @@ _SHAPE: dict[str, Any] = {
         "basis": _TEXT,
         "orientations": int,
         "kernel_size": int,
+        "whole": bool,
         "augment": _TEXT,
         "seed": int,
     },
@@ -216,7 +219,9 @@ def _read_one(path: Path, preset: str) -> Run:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"is not valid JSON ({error})") from None
     if isinstance(record, dict):
-        record.setdefault("onset", None)  # results of earlier runs do not have it
+        record.setdefault("onset", None)  # results of earlier runs do not have these
+        if isinstance(record.get("cell"), dict):
+            record["cell"].setdefault("whole", False)
     _check(record, _SHAPE, "")
     cell = record["cell"]
     for key, known in (("dataset", DATASETS), ("basis", METHODS), ("augment", AUGMENTS)):
@@ -258,14 +263,17 @@ def select(
     augment: str = "none",
     orientations: int = 8,
     kernel_size: int = 3,
+    *,
+    whole: bool = False,
 ) -> list[Run]:
     """Returns the seeds of one cell of a table."""
-    wanted = (dataset, basis, augment, orientations, kernel_size)
-    return [
-        run
-        for run in runs
-        if (run.dataset, run.basis, run.augment, run.orientations, run.kernel_size) == wanted
-    ]
+
+    def cell(run: Run) -> tuple[Any, ...]:
+        size = run.orientations, run.kernel_size
+        return run.dataset, run.basis, run.augment, *size, run.whole
+
+    wanted = (dataset, basis, augment, orientations, kernel_size, whole)
+    return [run for run in runs if cell(run) == wanted]
 
 
 class Spread(NamedTuple):
@@ -327,10 +335,15 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
 
 
 def spreads(
-    runs: Sequence[Run], dataset: str, augment: str, value: Callable[[Run], float | None]
+    runs: Sequence[Run],
+    dataset: str,
+    augment: str,
+    value: Callable[[Run], float | None],
+    *,
+    whole: bool = False,
 ) -> dict[str, Spread | None]:
     """Returns a number's spread for every method of the comparison."""
     return {
-        method.label: spread(map(value, select(runs, dataset, basis, augment)))
+        method.label: spread(map(value, select(runs, dataset, basis, augment, whole=whole)))
         for basis, method in METHODS.items()
     }

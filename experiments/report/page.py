@@ -261,8 +261,18 @@ def _beyond(runs: Sequence[Run], tables: Mapping[str, Table], pictures: Mapping[
         f"{correlation(runs, dataset, 'condition_number')} for the condition number"
         for dataset, title in DATASETS.items()
     )
+    more = ""
+    if tables["whole"].rows:
+        found = spreads(runs, "mnist", "none", lambda run: run.increase, whole=True)
+        there = {name: of for name, of in found.items() if of is not None}
+        more = (
+            "<h3>All training images</h3>\n"
+            + _table(tables["whole"])
+            + _orders("Worst increase", there, lower=True)
+        )
     return (
-        "<h3>Larger filters and more orientations</h3>\n"
+        more
+        + "<h3>Larger filters and more orientations</h3>\n"
         + _table(tables["sizes"])
         + "<h3>Does a better basis make a more robust network?</h3>\n"
         + _figure(

@@ -126,14 +126,12 @@ def _with_spread(of: Spread | None) -> str:
     )
 
 
-def _increase(runs: Sequence[Run], dataset: str, basis: str) -> Spread | None:
-    return spread(run.increase for run in select(runs, dataset, basis))
-
-
 def in_short(runs: Sequence[Run]) -> list[str]:
     """The paper's claims that a number can answer, each with the number found here, and why."""
+    whole = any(run.whole for run in runs)
     return [
         _robust(runs, "mnist"),
+        *([_robust(runs, "mnist", whole=True)] if whole else []),
         _larger(runs),
         _where(runs, "mnist"),
         _robust(runs, "cifar10"),
@@ -143,8 +141,11 @@ def in_short(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _robust(runs: Sequence[Run], dataset: str) -> str:
-    found = {basis: _increase(runs, dataset, basis) for basis in METHODS}
+def _robust(runs: Sequence[Run], dataset: str, *, whole: bool = False) -> str:
+    found = {
+        basis: spread(run.increase for run in select(runs, dataset, basis, whole=whole))
+        for basis in METHODS
+    }
     paper = METHODS["partial"].increase[dataset], METHODS["weiler"].increase[dataset]
     learned = "; ".join(
         f"{METHODS[basis].label} {_with_spread(found[basis])}"
@@ -155,8 +156,9 @@ def _robust(runs: Sequence[Run], dataset: str) -> str:
         for basis, method in METHODS.items()
         if method.kind == "handmade"
     )
+    on = " on all training images" if whole else ""
     return (
-        f"{DATASETS[dataset]}, trained upright, points of error that the worst angle has more "
+        f"{DATASETS[dataset]}, trained upright{on}, points of error that the worst angle has more "
         f"than the best: {learned}. Rotated by hand: {handmade}. The paper: about {paper[0]} for "
         f"partial, {paper[1]} for the others."
     )
