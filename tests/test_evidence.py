@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import gconv_jax as gj
-from experiments import evidence, judging, layers, onset, rotations, weight_decay
-from experiments.evidence import SCALES, Cell, Config
+from experiments import evidence, judging, layers, onset, plan, rotations, weight_decay
+from experiments.evidence import Config
+from experiments.plan import SCALES, Cell
 from gconv_jax.training.trained import Trained
 
 
@@ -101,9 +102,9 @@ def test_pictures_of_an_exact_basis_turn_along(subject):
 @pytest.mark.parametrize("preset", SCALES)
 def test_the_list_of_runs_is_whole(preset):
     scale = SCALES[preset]
-    every = list(evidence.cells(scale))
+    every = list(plan.cells(scale))
     assert len({cell.name for cell in every}) == len(every)
-    for basis in (*evidence.OURS, *evidence.OTHERS):
+    for basis in (*plan.OURS, *plan.OTHERS):
         for dataset, augment in (("mnist", "none"), ("cifar10", "none"), ("cifar10", "full")):
             for seed in range(scale.seeds[dataset]):
                 assert Cell(dataset, basis, augment, seed) in every
@@ -116,9 +117,9 @@ def test_the_list_of_runs_is_whole(preset):
 def test_runs_on_all_images_have_the_weight_decay_that_was_best_there():
     measured = json.loads(weight_decay.Config().path.read_text())
     cell = Cell("mnist", "partial", whole=True)
-    assert cell in evidence.cells(SCALES["cpu"])
+    assert cell in plan.cells(SCALES["cpu"])
     assert cell.name == "mnist-partial-all-none-seed0"
-    settings = evidence.training(cell, "cpu").settings
+    settings = plan.training(cell, "cpu").settings
     assert settings["images"] is None
     assert settings["epochs"] == measured["recipe"]["epochs"]
     assert settings["weight_decay"] == measured["best"]
@@ -150,7 +151,7 @@ def pretend(tmp_path, monkeypatch):
         started.append(cell)
         said = tmp_path / f"{cell.name}.txt"
         said.write_text("what it said")
-        settings = evidence.training(cell, config.preset).settings
+        settings = plan.training(cell, config.preset).settings
         text = json.dumps(result | {"angles": angles, "settings": settings})
         writes = f"open({str(evidence.path_of(cell, config))!r}, 'w').write({text!r})"
         script = ends.get(len(started), writes)
@@ -169,7 +170,7 @@ def test_what_has_a_result_is_not_run_again(pretend, capsys):
     first = len(list(config.results.iterdir()))
     assert "test accuracy 90.00 %, worst angle + 2.34 points, about" in capsys.readouterr().out
     evidence.main(config)
-    every = list(evidence.cells(SCALES["smoke"]))
+    every = list(plan.cells(SCALES["smoke"]))
     assert stopped in started
     assert sorted(c.name for c in every) == sorted(p.stem for p in config.results.iterdir())
     out = capsys.readouterr().out
@@ -206,7 +207,7 @@ def test_a_run_that_fails_stops_the_others_and_is_quoted(pretend):
 def test_a_pattern_names_several_runs(pretend):
     config, started, _ = pretend
     evidence.main(dataclasses.replace(config, only="mnist-*-none-*"))
-    whole = [cell for cell in evidence.cells(SCALES["smoke"]) if cell.dataset == "mnist"]
+    whole = [cell for cell in plan.cells(SCALES["smoke"]) if cell.dataset == "mnist"]
     assert started == [cell for cell in whole if cell.augment == "none"]
 
 
