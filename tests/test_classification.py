@@ -227,27 +227,54 @@ def train_on(run_python, tmp_path_factory):
 
     def train_in_two_processes():
         train(1)  # there is a state to begin from
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        arguments = [folder / "begun", folder / "two", 4, "float32", True, address, 2]
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-W", "error", "-c", textwrap.dedent(DEVICES)]
-                + [str(argument) for argument in (*arguments, process)],
-                env=os.environ | {"XLA_FLAGS": with_devices(2)},
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for process in range(2)
-        ]
-        for process in processes:
-            _, errors = process.communicate(timeout=300)
-            assert process.returncode == 0, errors
+        in_two_processes(DEVICES, folder / "begun", folder / "two", 4, "float32", True)
         return pickle.loads((folder / "two").read_bytes())
 
     train.in_two_processes = train_in_two_processes
     return train
+
+
+def in_two_processes(script, *arguments):
+    """Runs it in two processes of two devices; after its arguments come address, 2, and which."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
+            + [str(argument) for argument in (*arguments, address, 2, process)],
+            env=os.environ | {"XLA_FLAGS": with_devices(2)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(2)
+    ]
+    try:
+        for process in processes:
+            _, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_two_processes_do_not_wait_for_each_other_for_good():
+    in_two_processes(
+        """
+        import sys
+        import jax, numpy as np
+        from gconv_jax.training import parallel
+
+        address, processes, process = sys.argv[1:]
+        parallel.connect(address, int(processes), int(process))
+        step = parallel.data_parallel(
+            lambda x: parallel.total({"sum": x.sum(), "positive": (x > 0).sum()}), common=0
+        )
+        sums = [step(np.full((2, 3), i, np.float32)) for i in range(300)]
+        assert [float(s["sum"]) for s in jax.device_get(sums)] == [12.0 * i for i in range(300)]
+        """
+    )
 
 
 def relative(a, b):

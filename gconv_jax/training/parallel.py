@@ -30,7 +30,16 @@ def data_parallel(
 
     """
     in_axes = (None,) * common + (0,) * batches
-    return jax.pmap(step, axis_name=AXIS, in_axes=in_axes, out_axes=None, donate_argnums=donate)
+    mapped = jax.pmap(step, axis_name=AXIS, in_axes=in_axes, out_axes=None, donate_argnums=donate)
+    if jax.process_count() == 1 or jax.default_backend() != "cpu":
+        return mapped
+
+    def one_at_a_time(*args: Any) -> Any:
+        return jax.block_until_ready(mapped(*args))
+
+    # A CPU device begins only so many programs at a time. Begun ahead of each other, programs that
+    # span several processes can all wait for a device that waits to begin.
+    return one_at_a_time
 
 
 def mean(tree: Any) -> Any:
