@@ -197,7 +197,7 @@ def test_runs_on_all_images_stand_apart(runs, tmp_path):
     assert "55,000 training images" in found["whole"].caption
     assert "10,000 training images" in found["figure3"].caption
     assert not any("ATTENTION" in table.caption for table in found.values())
-    said = in_short(both)[1]
+    said = in_short(both)[2]  # after what is "the same" as the first
     assert said.startswith("MNIST, trained upright on all training images, points of error")
     assert "weiler 1.50 ± 0.71 (2 seeds)" in said
     assert not tables(runs)["whole"].rows

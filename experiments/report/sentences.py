@@ -131,8 +131,8 @@ def in_short(runs: Sequence[Run]) -> list[str]:
     whole = any(run.whole for run in runs)
     return [
         _robust(runs, "mnist"),
-        *([_robust(runs, "mnist", whole=True)] if whole else []),
         _larger(runs),
+        *([_robust(runs, "mnist", whole=True)] if whole else []),
         _where(runs, "mnist"),
         _robust(runs, "cifar10"),
         _where(runs, "cifar10"),
